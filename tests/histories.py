@@ -42,7 +42,7 @@ Numbers = Sequence[int] | Partitions | None
 
 
 def member(member_id: str, partitions: Numbers = None, **changes: Any) -> Member:
-    """Make a Java-like member: session 10 s, max.poll.interval 5 min, each client on a host of its own."""
+    """Return a Java-like member: session 10 s, max.poll.interval 5 min, each client on its own host."""
     client = member_id.partition("-")[0]
     described: dict[str, Any] = {
         "client_id": client,

@@ -1,6 +1,5 @@
 """Compares the advice with recordings of the same fault played again with the advised value, and prints a table.
 
-
     PYTHONPATH=streaming:exporters:deploy:tests python -m accuracy.advice
 
 Each pair is two recordings of one play: the fault as it was, and with one setting changed. What the advice predicts for
@@ -104,7 +103,7 @@ def estimates(pair: Pair, values: dict[Setting, int] | None = None) -> list[Sett
 
 
 def value_of(pair: Pair, sick: Recording) -> int:
-    """Return the value that the cured play had."""
+    """Return the value in the cured play."""
     parameters = sick.run.parameters
     return {
         Setting.SESSION: advised.SESSION_MS,

@@ -1,4 +1,4 @@
-"""A real consumer in a process of its own that reports what it owns: one JSON line per callback on standard output.
+"""A real consumer in a process of its own that reports its assignment: one JSON line per callback on standard output.
 
     python client.py '{"bootstrap": …, "group": …, "topic": …, "name": …, "library": "rdk", …}'
 
@@ -21,7 +21,7 @@ SESSION_MS = 120_000
 
 @dataclass
 class Spec:
-    """What to run: `library` is rdk or kp, `protocol` classic or consumer (KIP-848)."""
+    """The consumer's parameters: `library` is rdk or kp, `protocol` classic or consumer (KIP-848)."""
 
     bootstrap: str
     group: str

@@ -1,6 +1,5 @@
 """Judges every recording again, with all and with fewer sources, and writes a report.
 
-
     python -m accuracy.report docs/accuracy.md
 
 Pure replays: no broker, no clock. Results that need live brokers (`make test-all`) are taken from

@@ -57,7 +57,7 @@ class Stage:
         return f"t-{self.group}"
 
     def start(self, *names: str, settle: bool = True, **settings: Any) -> None:
-        """Start consumers, and wait until each has been assigned something or the group is quiet."""
+        """Start consumers, and wait until each has an assignment or the group is quiet."""
         for name in names:
             spec = Spec(self.broker.bootstrap, self.group, self.topic, name, **settings)
             script = Path(__file__).with_name("client.py")

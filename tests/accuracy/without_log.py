@@ -1,6 +1,5 @@
 """Writes the page about monitoring without the log, and the share of right diagnoses in README.
 
-
     python -m accuracy.without_log docs/accuracy.md docs/without-the-log.md README.md
 
 The counts are replayed here; the shares are taken from the report.

@@ -136,7 +136,7 @@ def test_committed_lock_has_one_content_per_file_name() -> None:
         assert sums.setdefault(jar.file_name, jar.sha256) == jar.sha256
 
 
-# --- what Ivy is asked for ---
+# --- arguments of Ivy ---
 
 
 def test_locked_jars_never_bring_dependencies() -> None:

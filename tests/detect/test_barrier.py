@@ -231,7 +231,7 @@ def test_a_callback_of_five_seconds_is_certain(reports: list[Event], slow: bool)
         assert {each.parameter for each in found.advice} == {"code", "max.poll.interval.ms"}
 
 
-# --- Who was late, by commits ---
+# --- The late member, by commits ---
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_the_settings_on_the_page_are_accepted(tmp_path: Path):
     assert not config.silenced("billing-eu", "stalled_consumer", 1_798_761_600_000)
 
 
-# --- Where ids stand ---
+# --- Use of ids in the code ---
 
 #: Modules that use traits of diagnoses, and rules with the texts they use.
 INSTALLED = (ROOT / "streaming", ROOT / "exporters", ROOT / "deploy" / "rebalance_deploy")

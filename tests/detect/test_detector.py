@@ -365,7 +365,7 @@ def test_a_cause_pages_only_while_consumption_is_harmed():
     assert Run().live(T0 + 8 * MINUTE, *overrun()).finding("poll_overrun").severity == Severity.TICKET
 
 
-# --- Who is heard, who is forgotten ---
+# --- Early reports, forgotten groups, restarts ---
 
 
 def test_reports_that_came_before_their_group_count():

@@ -287,7 +287,7 @@ def test_groups_do_not_touch_each_other():
     assert len(findings.firing("g")) == 1
 
 
-# --- What it says ---
+# --- Content ---
 
 
 def test_the_surest_statement_speaks_and_the_latest_names():

@@ -280,7 +280,7 @@ def test_a_group_sets_the_session_of_the_newer_protocol():
     assert found.advice[0].parameter.startswith("consumer.session.timeout.ms")
 
 
-# --- Gone for good ---
+# --- Static members that do not return ---
 
 
 def one_silent(

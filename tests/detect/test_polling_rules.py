@@ -160,7 +160,7 @@ def test_a_static_member_that_stops_polling_says_no_good_bye(
         assert "i (/host-b) stopped polling and kept its partitions for " in found.summary
 
 
-# --- Who held up a rebalance ---
+# --- Members that delayed a rebalance ---
 
 
 def listed(wait_s: int, *members: Member) -> tuple[Event, ...]:

@@ -133,7 +133,7 @@ def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():
 
 
 def fails_from(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, from_ms: int) -> list[int]:
-    """Have a method of the explainer or the judge raise from a time on; return when it did, as that goes on."""
+    """Make a method of the explainer or the judge raise from a time on; return the times, which are still appended to."""
     act, raised = getattr(owner, name), list[int]()
 
     def attempt(self: object, judged_group: JudgedGroup, *others: Any, **more: Any) -> Any:
@@ -148,7 +148,7 @@ def fails_from(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, from_ms:
 
 
 def test_a_cause_that_cannot_be_found_again_is_left_alone_while_set_aside(monkeypatch: pytest.MonkeyPatch):
-    """It was due to be found again, and that raised: not every judgement evaluates all rules from then on."""
+    """It was due to be found again, and that raised: later judgements do not each evaluate all rules."""
     gone = lost(T0 + MINUTE, B, [A, B])
     raised = fails_from(monkeypatch, Explainer, "_explain", T0 + 2 * MINUTE)
     everything: list[int] = []
@@ -168,7 +168,7 @@ def test_a_cause_that_cannot_be_found_again_is_left_alone_while_set_aside(monkey
 
 
 def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypatch: pytest.MonkeyPatch):
-    """They were due to be stated again, and that raised: the group is not judged at each turn from then on."""
+    """They were due to be stated again, and that raised: the group is not judged at each later turn."""
     raised = fails_from(monkeypatch, GroupJudge, "_state", T0 + 5 * MINUTE)
     judged: list[int] = []
     judge = GroupJudge.judge
@@ -187,7 +187,7 @@ def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypat
     assert [round((each - raised[0]) / SET_ASIDE_MS, 1) for each in raised] == [0, 1]
 
 
-# --- Groups that nobody has ---
+# --- Groups that do not exist ---
 
 
 @pytest.mark.generated

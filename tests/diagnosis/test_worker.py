@@ -291,7 +291,7 @@ def test_with_a_part_of_the_past_it_does_not_start(monkeypatch: pytest.MonkeyPat
         assert receive(ours) == Failed("impact-0 could not be read to the end")
 
 
-# --- Whatever stands in the topics ---
+# --- Arbitrary content of topics ---
 
 STRANGERS = [
     b"",

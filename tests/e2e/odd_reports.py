@@ -1,6 +1,5 @@
 """A story's confluent-kafka client that is healthy but sends odd reports.
 
-
     python odd_reports.py '{"name": …}' CLOCK_MS AFTER_SECONDS FOR_SECONDS
 
 Its process's clock is `CLOCK_MS` ahead. `AFTER_SECONDS` after its start its reporter sends nothing for `FOR_SECONDS`.

@@ -1,7 +1,7 @@
-"""Rows and states that an earlier version wrote are read: tests/golden/kept/COMMIT.jsonl.gz.
+"""Rows and states written by an earlier version are read: tests/golden/kept/COMMIT.jsonl.gz.
 
-Each file was written by the code of that commit from three of the recorded stories: `{"row": …}` as `replay --output
-all` prints it, and `{"group": …, "state": …}`, the group's entry in the state store of the membership query, as base64.
+Each file was written by the code of that commit from three of the recorded stories: `{"row": …}` as printed by `replay
+--output all`, and `{"group": …, "state": …}`, the group's entry in the state store of the membership query, as base64.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 
 @KEPT
 def test_the_exporter_reads_rows_of_an_earlier_version(file: Path) -> None:
-    """None is refused, and totals are what that version counted."""
+    """No row is rejected, and totals are those counted by that version."""
     rows = rows_of(file)
     view = View(group_expiry_seconds=3_600, keep_rebalances=1_000)
     view.apply([written for row in rows if (written := topic_row(row)) is not None])
@@ -50,12 +50,12 @@ def test_the_exporter_reads_rows_of_an_earlier_version(file: Path) -> None:
 
 @KEPT
 def test_the_diagnosis_restores_rows_of_an_earlier_version(file: Path) -> None:
-    """Findings, lag and impact are what it starts from."""
+    """It starts with their findings, lag and impact."""
     restored = []
     for row in rows_of(file):
         written = topic_row(row)
         if written is not None and written.topic in (FINDINGS, LAG, IMPACT):
-            # As the stream wrote it, without spaces.
+            # In the stream's format, without spaces.
             restored.append(_decode(written.topic, json.dumps(row, separators=(",", ":")).encode()))
     assert {type(each) for each in restored} >= {Finding, GroupLag, GroupImpact, RebalanceImpact}
 
@@ -71,7 +71,7 @@ def test_commits_of_an_earlier_version_are_read(file: Path) -> None:
 
 @KEPT
 def test_the_state_of_an_earlier_version_is_read(file: Path) -> None:
-    """Entries of the state store, which the membership query continues from."""
+    """The membership query continues from the entries of its state store."""
     kept = {line["group"]: base64.b64decode(line["state"]) for line in read(file) if "state" in line}
     states = {group: load_state(blob) for group, blob in kept.items()}
     assert {group for group, state in states.items() if state.snapshot.group == group} == {*kept}

@@ -1,7 +1,7 @@
-/* A clock that is CLOCK_AHEAD_SECONDS ahead of the machine's, for a process that loads this before its libraries.
+/* A clock that is CLOCK_AHEAD_SECONDS ahead of the machine's, for a process with this library in LD_PRELOAD.
  *
- * Only the time of day is shifted. Clocks that count from a start are the machine's, and so is how long anybody waits: a
- * wait until a time of day that was worked out with the shifted clock ends when that clock shows it.
+ * Only the time of day is shifted. Monotonic clocks are the machine's, and waits take their usual time: a wait until a
+ * time of day that was calculated with the shifted clock ends when that clock shows it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ __attribute__((constructor)) static void set_up(void)
 {
     const char *value = getenv("CLOCK_AHEAD_SECONDS");
     ahead_seconds = value ? atol(value) : 0;
-    /* Without its version an older function of the same name is found. */
+    /* Without the version dlsym finds an older function of the same name. */
     posix_wait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     c11_wait = dlvsym(RTLD_NEXT, "cnd_timedwait", "GLIBC_2.28");
 }
@@ -51,12 +51,12 @@ time_t time(time_t *result)
     return now.tv_sec;
 }
 
-/* A time of day that is nearer to what the shifted clock shows than to the machine's, as the machine's. */
+/* Convert a time of day that is closer to the shifted clock than to the machine's to the machine's clock. */
 static struct timespec to_machine(struct timespec until)
 {
     struct timespec now;
     syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
-    /* One that is far below counts the seconds since the machine's start. */
+    /* A much smaller time is relative to the start of the machine. */
     if (until.tv_sec > now.tv_sec / 2 &&
         labs(until.tv_sec - now.tv_sec - ahead_seconds) < labs(until.tv_sec - now.tv_sec))
         until.tv_sec -= ahead_seconds;

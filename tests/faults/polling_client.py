@@ -1,6 +1,5 @@
 """A consumer of confluent-kafka that polls continuously, in a process of its own, and reports its resource use.
 
-
     python polling_client.py '{"bootstrap": …, "group": …, "topic": …, "interval_seconds": …, "with": "reporter"}'
 
 `with` is `nothing`, `statistics` that are discarded, or `reporter`. For each line on standard input it writes one line

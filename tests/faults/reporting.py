@@ -1,6 +1,5 @@
 """The marker `faults`, the number of rounds of a case, and docs/reliability.md: a pytest plugin.
 
-
     @pytest.mark.faults(8, fast=1, full=10)
 
 marks a test of case 8 of `CASES`. The test requests the fixture `rounds` for the number of repetitions of its fault:

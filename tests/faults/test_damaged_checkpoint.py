@@ -28,7 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenLog]:
         yield running
 
 
-# --- What is done to a file ---
+# --- Kinds of damage ---
 
 Damage = Callable[[bytes, random.Random], bytes | None]
 

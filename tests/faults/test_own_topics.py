@@ -53,7 +53,7 @@ def name_of(topic: Topic) -> str:
     return topic.full_name(CONFIG.topic_prefix)
 
 
-# --- Made anew ---
+# --- Recreated topics ---
 
 
 @pytest.mark.faults(13, fast=0, full=1)

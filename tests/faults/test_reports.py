@@ -47,7 +47,7 @@ def test_an_hour_of_reports_delays_no_start(rig: Rig, figures: Figures):
     assert log is not None
     announced = len(_SERVING.findall(log.read_text()))
     stream.start()
-    # The exporter may not have missed the old stream yet: the new one itself says when it has caught up.
+    # The exporter may not have noticed the end of the old stream yet, so the new stream itself is queried.
     url = wait_for(lambda: _own_url(log, announced), "the new stream's own endpoints", READY_SECONDS)
     wait_for(lambda: fetch(f"{url}/-/ready")[0] == HTTPStatus.OK, lambda: fetch(f"{url}/-/ready"), READY_SECONDS)
     rig.monitor.wait_until_ready(threading.Event(), print, timeout_seconds=READY_SECONDS)

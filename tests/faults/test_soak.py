@@ -1,8 +1,8 @@
-"""Commits at the rate of a large cluster for minutes, or for hours: what the monitor takes does not grow.
+"""Commits at the rate of a large cluster for minutes, or for hours: the monitor's memory and checkpoint do not grow.
 
     make faults ONLY=soak SOAK_MINUTES=60
 
-runs an hour of it in place of ten minutes.
+runs for an hour instead of ten minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Made-up client metrics: golden values of all formats, mutated, and well-formed reports with numbers that no client
 sends.
 
-
     python -m fuzz.reports SECONDS [SEED]
 
 decodes, packs, judges and shows such values for this much processor time (with `tests` and the source roots on

@@ -1,6 +1,5 @@
 """Made-up rows of the monitor's own topics: valid ones, with changed bytes or changed meaning.
 
-
     python -m fuzz.rows SECONDS [SEED]
 
 feeds such rows to the exporter's view, and to the engine as the diagnosis does, for this much processor time (with

@@ -1,4 +1,4 @@
-"""Group records made by hand, for stories about the fold."""
+"""Hand-made group records, for stories about the fold."""
 
 import struct
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ def member(
     host: str = "/10.0.0.1",
     user_data: bytes | None = None,
 ) -> GroupMetadataMember:
-    """Make a member that speaks version 1 of the consumer protocol."""
+    """Return a member that uses version 1 of the consumer protocol."""
     data = struct.pack(">i", -1) if user_data is None else struct.pack(">i", len(user_data)) + user_data
     subscription = struct.pack(">hi", 1, len(topics)) + b"".join(map(text, topics)) + data
     return GroupMetadataMember(

@@ -234,7 +234,7 @@ def test_a_reason_is_the_one_that_came_with_the_loss():
     ).reason == ("max.poll.interval")
 
 
-# --- Whose report ---
+# --- The client of a report ---
 
 
 def test_a_process_keeps_its_history_over_a_rejoin():

@@ -63,7 +63,7 @@ def left(**changes: Any) -> Rebalance:
 
 
 def test_an_event_that_is_repeated_is_known_once():
-    """Within a row as across rows: a broker that loaded a group once did not lose it."""
+    """Within one row and across rows: a broker that loaded a group once did not lose it."""
     before, loaded = wrote(T0, Act.STABILISED, broker=1), wrote(T0 + SECOND, Act.LOADED, broker=2)
     log = CoordinatorLog()
     assert log.take([before, loaded, loaded])
@@ -71,7 +71,7 @@ def test_an_event_that_is_repeated_is_known_once():
     assert [(each.before, each.broker) for each in log.loads()] == [(1, 2)]
 
 
-# --- How a member went ---
+# --- How a member left ---
 
 
 @pytest.mark.parametrize("silence_ms", [0, 12 * SECOND, 300 * SECOND])
@@ -331,7 +331,7 @@ def test_the_cause_of_a_rebalance_carries_what_began_it():
     assert any("b-1" in each.value for each in found)
 
 
-# --- What is kept ---
+# --- Retention ---
 
 
 def test_lines_may_come_in_any_order_and_twice():

@@ -334,7 +334,7 @@ def test_a_member_that_kept_its_partitions_is_fenced():
     assert found.session_ms == session_of(who) == 45_000
 
 
-# --- What its client reported ---
+# --- Client reports ---
 
 
 def beating(age_s: float | None, *, until_ms: int = LOST_MS + 20 * SECOND, grows: bool = False) -> list[Event]:
@@ -374,7 +374,7 @@ def test_reports_of_others_are_not_its_own():
     assert (found.liveness, found.stretch) == (None, None)
 
 
-# --- When it left ---
+# --- Time of departure ---
 
 
 def barrier(end_ms: int, *, listed: Sequence[Member] = (STAYS, B)) -> list[Event]:
@@ -448,7 +448,7 @@ def test_members_that_only_passed_through_departed_too():
     assert found.to_ms == LOST_MS + MINUTE - 1_500
 
 
-# --- What was measured stays ---
+# --- Kept measurements ---
 
 
 def test_what_was_measured_at_first_is_kept():

@@ -1,6 +1,5 @@
 """Copies the example text of each alert from its promtool case into its runbook.
 
-
 python -m prometheus.examples
 """
 

@@ -266,7 +266,7 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
         return sorted({each["summary"] for each in events if each["group"] == cluster})
 
     wait_for(lambda: len(reported()) == 2, reported)
-    # What is notified later proves that what came before was not.
+    # A later notification proves that the earlier one was not sent.
     post_alerts(office.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
     await_pagerduty(office, f"{cluster}-later")
     assert reported() == ["[FIRING] elsewhere: GroupStalled in words", "[FIRING] outage: Outage in words"]

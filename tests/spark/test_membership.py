@@ -463,7 +463,7 @@ def test_workers_get_no_credentials():
     assert StreamConfig(kafka={"sasl.password": "secret"}).without_secrets().kafka == {}
 
 
-# --- Where the log is not read ---
+# --- Without the log ---
 
 
 def test_probes_alone_make_groups_and_rebalances():

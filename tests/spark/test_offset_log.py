@@ -57,7 +57,7 @@ def test_a_newest_batch_that_is_damaged_is_reported(
         check_batches(spark, str(tmp_path), _QUERY)
 
 
-# --- Where a query goes on ---
+# --- Restart position of a query ---
 
 #: Spark's format, without the details of the batch and its settings.
 _FILE = b'v1\n{"batchWatermarkMs":0,"conf":{"a":"{}"}}\n{"probes":{"0":2},"log":{"0":%d,"1":7}}\n-\n{"reports":{"0":3}}'

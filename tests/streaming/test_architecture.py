@@ -71,7 +71,7 @@ def test_it_draws_the_layers_that_are_held():
 
 
 def test_every_module_of_the_stream_but_spark_is_kept_from_pyspark():
-    """Also one that is added later."""
+    """This includes packages that are added later."""
     (contract,) = (each for each in import_contracts() if each["name"] == "Only spark/ imports pyspark")
     folder = ROOT / "streaming/rebalance_streaming"
     found = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()}
@@ -93,7 +93,7 @@ def test_a_name_means_one_thing():
     # Parsing all modules takes longer than any other test.
     defined = Counter(name for text in texts for name in re.findall(r"^class ([A-Za-z]\w*)", text, re.MULTILINE))
     assert len(defined) > 400
-    # Names that differ in case only are confused with each other.
+    # Names that differ only in case are easily confused.
     count_of = Counter(name.casefold() for name in defined.elements())
     assert [name for name, count in count_of.items() if count > 1] == []
 

@@ -1,6 +1,5 @@
 """A consumer with a reporter, in a process of its own, that obeys commands on standard input, one per line.
 
-
     python client.py '{"library": "kafka-python", "bootstrap": …, "group": …, "topic": …, "settings": {…}, …}'
 
 It consumes until it reads `stall SECONDS`, `close` or `exit`, and writes one JSON line per event; the event `late`

@@ -252,7 +252,7 @@ def test_a_rebalance_names_the_deploy_that_was_announced():
     assert "deploy" not in words["2"]
 
 
-# --- Whoever writes them ---
+# --- Invalid rows, order of rows ---
 
 
 def test_rows_that_are_no_silences_are_left_out():
