@@ -189,8 +189,7 @@ class Recording:
         return [at - end for name, at in first_ms.items() if (end := ends_ms.get(name)) is not None]
 
     def waits_ms(self) -> dict[str, int]:
-        """Return for each rule of WAITS that fired the delay, in milliseconds, from when a wait was due to its first
-        finding.
+        """Return the delay of each rule of WAITS from when a wait was due to its first finding, in milliseconds.
 
         A wait is due when it has lasted as long as the rule's threshold. A wait that was over before it was noticed
         counts as well: it is found when its rebalance is judged.

@@ -45,8 +45,7 @@ def lives(
     others: bool = False,
     **changes: Any,
 ) -> Story:
-    """Return the spells of a client: (second at which it joined, second at which it was gone); it returns with the
-    next.
+    """Return the spells of a client: (joined at, gone at) in seconds; it returns with the next spell.
 
     `others`: each spell is that of another client.
     """

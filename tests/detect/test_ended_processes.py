@@ -206,8 +206,7 @@ def test_a_ghost_of_unknown_end_is_a_hint_unless_its_reports_ended(liveness: str
     ],
 )
 def test_how_sure_a_crash_is(of: Departure, after_s: int, expected: float | None):
-    """Certain by its reports, otherwise more confident the longer it stays away; not claimed if it may have been
-    starved.
+    """Certain by its reports, otherwise surer the longer it stays away; not claimed if it may have been starved.
 
     Nor is it claimed if the member is back, as after a network cut, or if it may have exceeded its poll limit.
     """

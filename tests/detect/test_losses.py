@@ -257,8 +257,7 @@ def test_one_host_of_several_groups_is_unreachable():
 
 @pytest.mark.parametrize(("host", "sure"), [("/h", PLAUSIBLE), ("/elsewhere", HINT)])
 def test_members_of_a_host_that_stood_still_together(host: str, sure: float):
-    """Two members of one host lost and back at once, of a library whose heartbeats cannot be starved: they were
-    suspended.
+    """Two members of one host lost and back at once, whose heartbeats cannot be starved: they were suspended.
 
     If no other member of the host kept running, the host may have been cut off instead.
     """

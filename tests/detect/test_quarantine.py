@@ -133,7 +133,7 @@ def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():
 
 
 def fails_from(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, from_ms: int) -> list[int]:
-    """Make a method of the explainer or the judge raise from a time on; return the times, which are still appended to."""
+    """Make a method of the explainer or the judge raise from a time on; return the times, a growing list."""
     act, raised = getattr(owner, name), list[int]()
 
     def attempt(self: object, judged_group: JudgedGroup, *others: Any, **more: Any) -> Any:

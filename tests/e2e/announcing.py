@@ -98,11 +98,10 @@ def hold_a_deploy_is_what_was_announced(watched: Watched) -> None:
 
 
 def is_overrun_reported(watched: Watched) -> bool:
-    """Whether the overrun of the slow group is reported. If not, give its member more records, so that it overruns
-    again.
+    """Whether the overrun of the slow group is reported.
 
-    On a busy machine a client that is removed late looks like one whose session expired, and the other member soon has
-    all records.
+    If not, give its member more records, so that it overruns again. On a busy machine a client that is removed late
+    looks like one whose session expired, and the other member soon has all records.
     """
     if reported(watched, SLOW, "poll_overrun"):
         return True

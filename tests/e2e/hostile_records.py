@@ -76,8 +76,7 @@ def write_to_offsets_topic(bootstrap: str, records: list[Record], partition: int
 
 
 def hold_hostile_records_distort_nothing(rig: Watched, *others: str) -> None:
-    """Write 1,000 garbage records: each is counted under its outcome, the monitor stays ready, a healthy group is
-    right.
+    """Write 1,000 garbage records: each is counted, the monitor stays ready, a healthy group is right.
 
     They are written to partitions without records of that group or of the broker's other present and future groups: a
     coordinator that finds foreign records beside its own reloads its partition, and may fail to.

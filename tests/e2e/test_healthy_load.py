@@ -105,8 +105,7 @@ def in_copies(name: str) -> list[str]:
 
 @dataclass
 class Day:
-    """One play as a day of `seconds`, with several groups; each has a topic of its own name unless it shares the
-    play's.
+    """One play as a day of `seconds`, with several groups; each has its own topic unless it shares the play's.
 
     Members are started, replaced and stopped in every copy of their group.
     """

@@ -48,8 +48,7 @@ def test_batches_may_end_anywhere(name: str, share: float, chance: random.Random
 @given(name=st.sampled_from(CHOSEN), missed=st.sampled_from((0, 0, 1, 5)), chance=st.randoms())
 @limits(max_examples=60)
 def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: random.Random):
-    """Stopped before any row, and started again then or some rows later: the last rows are those of an uninterrupted
-    run.
+    """Stopped before any row, and started then or some rows later: the last rows are those of one whole run.
 
     This applies to all fields of lag with its windows, impact, timing and totals, and of findings except those that
     `driving.outcome` leaves out, by rule; an open finding keeps its id. Not guaranteed: causes that need commits, of

@@ -149,8 +149,7 @@ _MOMENTS: tuple[Callable[[Rig], None] | None, ...] = (None, await_checkpoint, aw
 
 @pytest.mark.faults(33, fast=0, full=3)
 def test_totals_are_equal_after_a_change_of_the_layout(rig: Rig, rounds: int, figures: Figures):
-    """The checkpoint has the name of an older layout: a start restores the totals, and a later one continues from
-    there.
+    """The checkpoint has an older layout: a start restores the totals, and a later one continues from there.
 
     Also without changes meanwhile, and if the first start was killed.
     """

@@ -1,5 +1,4 @@
-"""Made-up client metrics: golden values of all formats, mutated, and well-formed reports with numbers that no client
-sends.
+"""Made-up client metrics: mutated golden values of all formats, and well-formed reports with impossible numbers.
 
     python -m fuzz.reports SECONDS [SEED]
 
@@ -181,8 +180,7 @@ def _rows(chance: random.Random, at_ms: int) -> Iterator[ClientActivity]:
 
 
 def run(seconds: float, seed: int) -> tuple[int, float]:
-    """Run for this much processor time from a seed; return the number of values, and the largest share of the allowed
-    time.
+    """Run for this much processor time from a seed; return the number of values, and the largest share of time.
 
     Raises the first exception that any of them raises.
     """

@@ -183,7 +183,7 @@ def test_another_change_beside_makes_it_inevitable():
 
 
 def test_who_came_and_went_in_between_leaves_it_open():
-    """The row does not have the partitions of these members."""
+    """The row does not show what these members did."""
     first, second = pause()
     first = first._replace(rebalance=replace(first.rebalance, passing=(member("d"),)))
     assert counts([first, second], "session.timeout.ms", 30_000) == (1, 2)

@@ -72,7 +72,7 @@ def test_an_iterator_that_finds_nothing_polls_on(polls):
 
 
 def test_each_record_of_an_iterator_without_polls_counts_as_a_poll(polls):
-    """kafka-python 1.4: nothing is polled inside, polling happens between records."""
+    """kafka-python 1.4: nothing is polled inside, the work of a poll is done between records."""
     seen = []
     for _ in range(2):
         polls.enter_next()
