@@ -48,4 +48,4 @@ NO_FINDING = "nothing was found"
 
 #: The name of a series of one group.
 GROUP_NAME = "{{cluster}} / {{group}}"
-NO_STREAM = "no word from the stream: is `rebalance-monitor stream` running?"
+NO_STREAM = "no status from the stream: is `rebalance-monitor stream` running?"

@@ -22,7 +22,7 @@ def test_share_rate_and_time_left_are_reported_until_it_is_ready(monkeypatch: py
     """A line every five seconds, once the share is known; after `ready` the exporter is not queried any more."""
     answers = {
         0: (0, "connection refused"),
-        1: answer("no word from the stream yet", None),
+        1: answer("no status from the stream yet", None),
         2: answer("reading the monitor's topics: 5 of 10", 0.5),
         3: answer("reading the log: 0 % of 100 records", 0.0),
         7: answer("reading the log: 20 % of 100 records", 0.2),

@@ -211,7 +211,7 @@ def test_the_overview_has_a_row_per_group() -> None:
     )
     answer = get("/api/v1/overview").json()
     assert (answer["ready"], answer["data_age_ms"], answer["at_ms"]) == (False, 1_000, NOW_MS)
-    assert answer["ready_text"].startswith("no word yet from the activity of the stream")
+    assert answer["ready_text"].startswith("no status yet from the activity of the stream")
     assert [(row["cluster"], row["group"]) for row in answer["groups"]] == [
         ("prod", "b"),
         ("prod", "payments"),

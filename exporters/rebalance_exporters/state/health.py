@@ -125,7 +125,7 @@ class Judge:
         own = {cluster: each for cluster, each in verdicts.items() if cluster == name or not (name or cluster in parts)}
         awaited, about = _judge_reading(progress), name
         if awaited is None and not own:
-            awaited = _Awaited(f"no word from the stream yet: {_IS_IT_RUNNING}")
+            awaited = _Awaited(f"no status from the stream yet: {_IS_IT_RUNNING}")
         if awaited is None:
             about, awaited = next(((cluster, each) for cluster, each in own.items() if each), (name, None))
         if awaited is None:
@@ -169,13 +169,13 @@ class Judge:
 
     def _judge_sign(self, cluster: str, part: str, reported_ms: int | None, now_ms: int) -> _Awaited | None:
         if reported_ms is None:
-            return _Awaited(f"no word yet from the {part} of the stream: {_IS_IT_RUNNING}")
+            return _Awaited(f"no status yet from the {part} of the stream: {_IS_IT_RUNNING}")
         stale_ms = int(self.stale_after_seconds * 1000)
         differs = self._judge_clock(cluster, f"stream's {part}", reported_ms, now_ms, stale_ms)
         age_ms = now_ms - reported_ms
         if differs is not None or age_ms <= stale_ms:
             return differs
-        return _Awaited(f"no word from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
+        return _Awaited(f"no status from the {part} for {age_ms / 1000:.0f} s: {_IS_IT_RUNNING}")
 
     def _judge_prober(
         self, cluster: str, queries: Mapping[str, QueryStatus], diagnosis: DiagnosisStatus | None, now_ms: int

@@ -305,7 +305,7 @@ def test_data_that_is_not_fresh_is_said(browser: Browser) -> None:
         browser.wait(lambda: browser.text("#age") in {"data 1 s old", "data 2 s old"})
         view.apply([query_row(updated_at_ms=NOW_MS - 600_000, last_batch_at_ms=NOW_MS - 600_000)])
         browser.wait(lambda: browser.text("#connection-text") == "Live, data not fresh")
-        assert browser.text("#trouble").startswith("NOT UP TO DATE: no word from the membership for 600 s")
+        assert browser.text("#trouble").startswith("NOT UP TO DATE: no status from the membership for 600 s")
         assert browser.text("#age") == "data 10 min old"
 
 

@@ -66,13 +66,13 @@ CASES = [
         "the reader stopped: KeyError: 'x'",
         progress=ReadProgress(loaded=True, failure="KeyError: 'x'"),
     ),
-    Case("no stream ever", "no word from the stream yet: is `rebalance-monitor stream` running?", []),
-    Case("groups, and no status", "no word from the stream yet", [group_row()]),
+    Case("no stream ever", "no status from the stream yet: is `rebalance-monitor stream` running?", []),
+    Case("groups, and no status", "no status from the stream yet", [group_row()]),
     Case("groups that somebody invented, of a cluster that is none", "ready", [*stream_rows(), group_row(cluster="x")]),
-    Case("only one query reports", "no word yet from the activity of the stream", [query_row(), diagnosis_row()]),
+    Case("only one query reports", "no status yet from the activity of the stream", [query_row(), diagnosis_row()]),
     Case(
         "the queries report, the diagnosis does not",
-        "no word yet from the diagnosis of the stream",
+        "no status yet from the diagnosis of the stream",
         [query_row(), query_row("activity")],
     ),
     Case(
@@ -108,12 +108,12 @@ CASES = [
     Case("not caught up, lag unknown", "stream not caught up [cluster prod]", with_query(caught_up=False)),
     Case(
         "the stream is down",
-        "no word from the membership for 45 s: is `rebalance-monitor stream` running? [cluster prod]",
+        "no status from the membership for 45 s: is `rebalance-monitor stream` running? [cluster prod]",
         with_query(updated_at_ms=NOW_MS - 45_000),
     ),
     Case(
         "a diagnosis of its own is down",
-        "no word from the diagnosis for 45 s",
+        "no status from the diagnosis for 45 s",
         with_diagnosis(updated_at_ms=NOW_MS - 45_000),
     ),
     Case(
@@ -189,9 +189,9 @@ def test_a_clock_that_is_behind_is_distinguished_from_a_stream_that_is_down() ->
         view.apply([diagnosis_row(updated_at_ms=reported_ms)])
         texts.append(judging.judge(view.fleet(), LOADED, NOW_MS + behind_ms + passed_ms).text)
     assert [text.partition(" the ")[0] for text in texts] == [
-        "no word from",
+        "no status from",
         "clocks differ: that of",
-        "no word from",
+        "no status from",
     ]
     assert "membership is 3600 s behind the exporter's" in texts[1]
 
@@ -286,9 +286,9 @@ AWAY = ReadProgress(kafka_error="brokers are down", kafka_errors=2)
             {"": LOADED, "west": AWAY},
             (False, True, "asking Kafka for the stream's topics [cluster west]"),
         ),
-        (stream_rows(), {"": LOADED, "west": LOADED}, (False, True, "no word from the stream yet")),
+        (stream_rows(), {"": LOADED, "west": LOADED}, (False, True, "no status from the stream yet")),
         (stream_rows(cluster="west"), {"": AWAY, "west": LOADED}, (False, True, "asking Kafka")),
-        (stream_rows(cluster="west"), {"": LOADED, "west": AWAY}, (False, False, "no word from the stream yet")),
+        (stream_rows(cluster="west"), {"": LOADED, "west": AWAY}, (False, False, "no status from the stream yet")),
         ([], {"": AWAY, "west": AWAY}, (False, False, "asking Kafka")),
     ],
     ids=["both", "one is away", "one has no stream", "the first is away", "what was read is old", "both are away"],
