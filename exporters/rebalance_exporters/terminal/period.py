@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from rebalance_contract import UNDETERMINED
@@ -106,10 +105,14 @@ def gravest_change(now: PeriodSums, before: PeriodSums) -> str:
 
 def share(part: PeriodSums, whole: PeriodSums) -> float:
     """Return the share, 0 to 1, of the time lost or, if none was, of the time rebalancing, else of the rebalances."""
-    for name in ("lost_partition_ms", "rebalancing_ms", "rebalances"):
-        if getattr(whole, name):
-            return float(getattr(part, name) / getattr(whole, name))
-    return 0.0
+    name = _measure(whole)
+    total = getattr(whole, name)
+    return float(getattr(part, name) / total) if total else 0.0
+
+
+def _measure(whole: PeriodSums) -> str:
+    """Return the field that shares are shares of: the first that is not 0."""
+    return next((name for name in ("lost_partition_ms", "rebalancing_ms") if getattr(whole, name)), "rebalances")
 
 
 def explained(report: PeriodReport) -> float | None:
@@ -117,7 +120,11 @@ def explained(report: PeriodReport) -> float | None:
     if not report.sums.rebalances:
         return None
     uncaused = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
-    return math.floor(100 * (1 - sum(share(each, report.sums) for each in uncaused))) / 100
+    name = _measure(report.sums)
+    total: int = getattr(report.sums, name)
+    without: int = sum(getattr(each, name) for each in uncaused)
+    # In whole numbers: 1 - 0.9 is less than 0.1, which would be rounded down to 9 %.
+    return 100 * (total - without) // total / 100
 
 
 def causes_of(group: PeriodGroup) -> str:

@@ -217,6 +217,13 @@ def test_undetermined_explains_nothing():
     assert explained(NOTHING) is None
 
 
+@pytest.mark.parametrize("lost_ms", [0, 10_000])
+def test_a_whole_share_is_not_rounded_down(lost_ms):
+    """1 - 0.9 is 0.09999999999999998."""
+    sums, uncaused = PeriodSums(100, 100_000, 10 * lost_ms), PeriodSums(90, 90_000, 9 * lost_ms)
+    assert explained(replace(WEEKLY, sums=sums, causes=(), unexplained=uncaused)) == 0.1
+
+
 def test_the_chart_has_a_bar_for_each_part():
     """The highest for the most lost time; by rebalances if no time was lost, and no chart if there were none."""
     drawn = write_html(WEEKLY, Clock(), Access("report"))
