@@ -47,6 +47,8 @@ _LOOK_SECONDS = 0.1
 _SHORTEST_STATISTICS_MS = 1_000
 #: First librdkafka version whose default session timeout is 45 s; before, it is 10 s.
 _LONG_SESSIONS = 0x01070000
+#: What librdkafka takes for false, in any case.
+_OFF = frozenset({"false", "f", "0"})
 # Statistics take about 1 KB per partition and 2 KB per broker.
 _LARGEST_STATISTICS = LARGEST_BYTES - 10_000
 
@@ -188,7 +190,7 @@ def read_config(config: dict[str, Any]) -> dict[str, Any]:
     protocol = str(config.get("group.protocol", "classic")).lower()
     session_ms = 45_000 if confluent_kafka.libversion()[1] >= _LONG_SESSIONS else 10_000
     classic = protocol == "classic"
-    commits = str(config.get("enable.auto.commit", True)).lower() != "false"
+    commits = str(config.get("enable.auto.commit", True)).lower() not in _OFF
     return {
         "session_timeout_ms": _as_int(config.get("session.timeout.ms", session_ms)) if classic else None,
         "heartbeat_interval_ms": _as_int(config.get("heartbeat.interval.ms", 3_000)) if classic else None,

@@ -237,6 +237,19 @@ def test_settings_are_reported_with_librdkafkas_defaults():
     assert (noted["session_timeout_ms"], noted["auto_commit_interval_ms"]) == (6000, None)
 
 
+@pytest.mark.parametrize("off", [False, 0, "0", "f", "F", "false", "FALSE"])
+def test_automatic_commits_are_off_as_librdkafka_reads_it(off):
+    """It also takes f and 0."""
+    confluent_kafka.Consumer({"group.id": "orders", "enable.auto.commit": off}).close()
+    assert read_config({"enable.auto.commit": off})["auto_commit_interval_ms"] is None
+
+
+@pytest.mark.parametrize("on", [True, 1, "1", "t", "true"])
+def test_automatic_commits_are_on_as_librdkafka_reads_it(on):
+    confluent_kafka.Consumer({"group.id": "orders", "enable.auto.commit": on}).close()
+    assert read_config({"enable.auto.commit": on})["auto_commit_interval_ms"] == 5_000
+
+
 def test_under_the_new_protocol_the_broker_decides_on_sessions():
     """They are not reported."""
     noted = read_config({"group.protocol": "consumer"})
