@@ -274,7 +274,7 @@ def _make_watched(base: Any) -> Any:
 
         return call
 
-    methods = {"poll": noting(base.poll, _count_message), "consume": noting(base.consume, len)}
+    methods = {"poll": noting(base.poll, _count_message), "consume": noting(base.consume, _count_messages)}
     methods.update({name: ending(getattr(base, name)) for name in ("close", "__exit__") if hasattr(base, name)})
     names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
     return type(base.__name__, (base,), {**names, **methods})
@@ -283,3 +283,7 @@ def _make_watched(base: Any) -> Any:
 def _count_message(message: Any) -> int:
     """Return 1 for a record; 0 for null or a message that carries an error."""
     return int(message is not None and message.error() is None)
+
+
+def _count_messages(messages: list[Any]) -> int:
+    return sum(map(_count_message, messages))

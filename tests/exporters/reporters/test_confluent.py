@@ -44,7 +44,7 @@ class PlainConsumer:
         return answer
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
-        return [Message()] * num_messages
+        return [*self.answers, *[Message()] * (num_messages - len(self.answers))]
 
     def memberid(self) -> str:
         self.asked_by.append(threading.current_thread().name)
@@ -145,10 +145,13 @@ def test_polls_are_counted_by_their_records(sent, answer, records):
 
 
 def test_consume_is_a_poll(sent):
-    """With the number of its records."""
+    """With the number of its records; errors in a record's place are none."""
     consumer = reported(sent)
     assert len(consumer.consume(5, timeout=1)) == 5
     assert sent.last["app"]["records_in_last_poll"] == 5
+    consumer.answers = [Message("end of partition"), Message("unknown topic")]
+    assert len(consumer.consume(5, timeout=1)) == 5
+    assert sent.last["app"]["records_in_last_poll"] == 3
     consumer.close()
 
 
