@@ -309,17 +309,20 @@ class KeptFindings:
         self._groups: dict[str, GroupKey] = {}
         self.by_group: dict[GroupKey, GroupFindings] = {}
 
-    def put(self, key: str, finding: Finding, *, is_new: bool) -> None:
-        """Store a finding; it counts as fired if it was not firing before. Raises RefusedError if there are too many.
-
-        One that is not `is_new` was present when reading began and counts 0: another exporter has counted it.
-        """
-        group = (finding.cluster, finding.group)
+    def expect_room(self, key: str, group: GroupKey) -> None:
+        """Raise RefusedError if there are too many findings, or the key is that of another group's finding."""
         if self._groups.get(key, group) != group:
             raise RefusedError("key", f"the key {key[:200]!r} is that of another group's finding")
         expect_room(self._groups, key, _MAX_FINDINGS)
         expect_room(self._findings.get(group, {}), key, _MAX_OF_GROUP)
         expect_room(self.by_group, group, _MAX_FINDINGS)
+
+    def put(self, key: str, finding: Finding, *, is_new: bool) -> None:
+        """Store a finding for which there is room; it counts as fired if it was not firing before.
+
+        One that is not `is_new` was present when reading began and counts 0: another exporter has counted it.
+        """
+        group = (finding.cluster, finding.group)
         of_group = self._findings.setdefault(group, {})
         known = of_group.get(key)
         of_group[key] = finding

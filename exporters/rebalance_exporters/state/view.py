@@ -397,13 +397,9 @@ class View:
         self._truncated[FINDINGS] += finding.is_truncated
         identity = (finding.cluster, finding.group)
         known = self._findings.get(identity, name)
+        self._findings.expect_room(name, identity)
         self._weights.put((FINDINGS, name), len(value))
-        try:
-            self._findings.put(name, finding, is_new=is_new)
-        except RefusedError:
-            if known is None:
-                self._weights.drop((FINDINGS, name))
-            raise
+        self._findings.put(name, finding, is_new=is_new)
         self._causes.note(finding)
         self._withdrawn.pop(ChangedItem("finding", *identity, name), None)
         if finding != known:

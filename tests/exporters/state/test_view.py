@@ -447,3 +447,14 @@ def test_text_that_is_held_is_bounded() -> None:
     view.apply([Row(LAG, f"prod/g{n}".encode(), None) for n in range(9)])
     view.apply([group_row(group="after", **large), group_row(group="last", **large)])
     assert {("prod", "after"), ("prod", "last")} <= view.fleet().groups.keys()
+
+
+def test_a_refused_finding_leaves_the_room_of_the_one_that_is_kept() -> None:
+    """Its key is that of another group's finding, as the names of groups and findings may contain slashes."""
+    view = View(group_expiry_seconds=3600, keep_rebalances=3, max_bytes=30_000)
+    kept = finding_row("b/crash_loop/1", group="a", summary="x" * 20_000)
+    other = finding_row("1", group="a/crash_loop/b", summary="small")
+    assert kept.key == other.key
+    view.apply([kept, other, finding_row("2", summary="x" * 20_000)])
+    assert view.fleet().findings.keys() == {("prod", "a")}
+    assert (view.fleet().refused[FINDINGS, "key"], view.fleet().refused[FINDINGS, "limit"]) == (1, 1)
