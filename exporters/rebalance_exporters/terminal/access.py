@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.terminal.escaping import safe
 
 DEFAULT_URL = "http://127.0.0.1:9642"
-_LOOPBACK = ("127.", "localhost", "::1")
+_LOOPBACK = re.compile(r"localhost\.?|127(?:\.[0-9]+){1,3}|::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Access:
     def is_local(self) -> bool:
         """Whether the exporter is on this machine, so that no proxy is used."""
         parts = _split(self.url)
-        return parts is not None and (parts.hostname or "").startswith(_LOOPBACK)
+        return parts is not None and _LOOPBACK.fullmatch(parts.hostname or "") is not None
 
     def read_password(self) -> str:
         """Return the first line of the password file. Raises ExporterError if there is none."""

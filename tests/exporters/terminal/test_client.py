@@ -14,6 +14,26 @@ from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 
 
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        ("127.0.0.1", True),
+        ("127.1", True),
+        ("LocalHost", True),
+        ("localhost.", True),
+        ("[::1]", True),
+        ("localhost.example.com", False),
+        ("localhosting", False),
+        ("127.example.com", False),
+        ("[::1:2]", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_only_this_machine_is_local(host, is_local):
+    """Names of other machines may begin alike; they may need a proxy, and links to them work elsewhere."""
+    assert Access("top", f"http://{host}:9642/x").is_local is is_local
+
+
 def refused(exporter, status, body):
     """Return the sentence for a response to `explain x`."""
     exporter.answers["groups/x"] = (status, body)
