@@ -66,7 +66,7 @@ class Hit:
 
     `weight` is the length of the literals found or, for pieces and near entries, a score. `why` is the whole value of
     the last {error} or {reason}, null if the text has none; `inner` are the ids of the messages found in it, outermost
-    first.
+    first. `parts` are the ids of the messages whose meanings make up that of the line: several where it is combined.
     """
 
     message: Message
@@ -74,6 +74,7 @@ class Hit:
     weight: int
     why: str | None = None
     inner: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +202,16 @@ class Matcher:
             if hit is hits[0] or hits[0].message.id in inner:
                 message = hit.message.because(cause.message, self._meanings)
                 places = {**cause.places, **hit.places}
-                settled.append(Hit(message, places, hit.weight + cause.weight, hit.why, inner))
+                parts = cause.parts or (cause.message.id,)
+                if cause.message.meaning.id in hit.message.meaning.with_error:
+                    parts = (hit.message.id, *parts)
+                settled.append(Hit(message, places, hit.weight + cause.weight, hit.why, inner, parts))
         if not settled:
             return hits
         first = max(settled, key=lambda each: len(each.inner))
-        shown = {first.message.id}
-        if first.message.meaning.id not in first.message.meaning.with_error.values():
-            # The text now includes the cause, so the cause is not listed itself, unless the resulting meaning is in its
-            # own `with_error`, as combined meanings are: then the entry of the cause may help as well.
-            shown |= set(first.inner)
+        # The text now includes the cause, so the cause is not listed itself, unless the two have a combined meaning:
+        # then the entry of the cause may help as well.
+        shown = {first.message.id} | (set(first.inner) - set(first.parts[1:]))
         return [first, *(each for each in hits if each.message.id not in shown)]
 
     def _find_pieces(self, text: str) -> list[Hit]:

@@ -85,6 +85,26 @@ def test_an_error_within_an_error_decides():
     assert (before[0].message.id, before[0].message.meaning.id) == ("java_commit_partition_failed", "commit_failed")
 
 
+@pytest.mark.parametrize(
+    ("line", "meanings"),
+    [
+        (
+            "[GroupCoordinator 1]: Preparing to rebalance group orders in state PreparingRebalance with old generation "
+            "41 (__consumer_offsets-23) (reason: Adding new member a-1 with group instance id None; client reason: "
+            "rebalance failed due to MemberIdRequiredException) (kafka.coordinator.group.GroupCoordinator)",
+            ["member_joins", "member_id_assigned"],
+        ),
+        (
+            '"[Consumer] Crash: KafkaJSGroupCoordinatorNotFound: Failed to find group coordinator","groupId":"orders"',
+            ["coordinator_gone"],
+        ),
+    ],
+)
+def test_a_cause_is_listed_too_where_both_have_a_combined_meaning(line: str, meanings: list[str]):
+    """Otherwise the line has the meaning of the cause, which would be listed twice."""
+    assert [each.message.meaning.id for each in MATCHER.match(line)] == meanings
+
+
 def trace(frames: int) -> str:
     """A stack trace of Spring with its cause at the end."""
     frame = "\tat org.springframework.kafka.listener.KafkaMessageListenerContainer$ListenerConsumer.run(K.java:1313)\n"
