@@ -92,14 +92,15 @@ class _Silences:
             wanted = decode(await _read_body(request), SilenceRequest)
         except ContractError as error:
             raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        made = _make(wanted, user, self._view, self._clock_ms())
+        # In threads: they wait for the view's lock and visit every group, and must not block the event loop.
+        made = await run_sync(_make, wanted, user, self._view, self._clock_ms())
         await self._write(made)
-        # In a thread: it visits every group and must not block the event loop.
         return json_response(await run_sync(_with_covered, made, self._view), HTTPStatus.CREATED)
 
     async def expire(self, request: Request) -> Response:
         user, now_ms = _known_user(request), self._clock_ms()
-        found = _find(request.path_params["silence_id"], request.query_params.get("cluster"), self._view)
+        wanted = request.path_params["silence_id"], request.query_params.get("cluster")
+        found = await run_sync(_find, *wanted, self._view)
         if found.ends_at_ms > now_ms:
             found = replace(found, ends_at_ms=max(now_ms, found.starts_at_ms), expired_by=user)
             await self._write(found)

@@ -17,6 +17,7 @@ from exporters.serving import DEADLINE_SECONDS, Served, hash_password, serving
 from rebalance_contract import AlertSilence, decode
 from rebalance_exporters.api import silences
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.state.silences import covered
 from rebalance_exporters.state.view import View
@@ -80,17 +81,27 @@ def test_what_a_silence_covers_is_counted(served: Served, view: View) -> None:
     assert counts == {"payments": 1, "pay*": 1, "*": 2, "paymnets": 0}
 
 
-def test_groups_are_counted_beside_the_event_loop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tens of thousands of groups, health checks and scrapes continue meanwhile."""
+def test_groups_are_visited_beside_the_event_loop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tens of thousands of groups, or while rows are read, health checks and scrapes continue."""
+    snapshot = View.fleet
 
-    def in_a_thread(*given: Any) -> Iterator[GroupKey]:
+    def refuse_in_the_loop() -> None:
         with pytest.raises(RuntimeError, match="no running event loop"):
             asyncio.get_running_loop()
+
+    def count_in_a_thread(*given: Any) -> Iterator[GroupKey]:
+        refuse_in_the_loop()
         return covered(*given)
 
-    monkeypatch.setattr(silences, "covered", in_a_thread)
+    def snapshot_in_a_thread(view: View) -> FleetSnapshot:
+        refuse_in_the_loop()
+        return snapshot(view)
+
+    monkeypatch.setattr(silences, "covered", count_in_a_thread)
+    monkeypatch.setattr(View, "fleet", snapshot_in_a_thread)
     made = ask(served, "POST", json=WANTED)
     assert (made.status_code, made.json()["covered_groups"]) == (201, 1)
+    assert ask(served, "DELETE", f"{PATH}/{made.json()['silence_id']}").status_code == 200
 
 
 def test_a_list_has_an_end(served: Served, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
