@@ -31,6 +31,24 @@ from rebalance_exporters.text.rebalances import describe_rebalance
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
+#: Has the page wait for answers whose address contains a text until a function of `held` is called, and note in `heard`
+#: the findings that the stream brings.
+HOLD_ANSWERS = """
+    const [text] = arguments, fetchNow = window.fetch, parse = JSON.parse;
+    window.held = [];
+    window.heard = [];
+    window.fetch = async (...request) => {
+        const answer = await fetchNow(...request);
+        if (String(request[0]).includes(text)) await new Promise((resolve) => held.push(resolve));
+        return answer;
+    };
+    JSON.parse = (read) => {
+        const data = parse(read);
+        if (data.finding_id) heard.push(data.summary);
+        return data;
+    };
+"""
+
 
 def test_the_group_that_lost_most_time_is_first(browser: Browser) -> None:
     """Rows are ordered by time lost; a button or a list changes the order."""
@@ -202,6 +220,15 @@ def test_a_rebalance_is_explained(browser: Browser) -> None:
             lambda: browser.shows("#rebalance .lead", "No finding") or browser.shows("#rebalance .lead", "Not judged")
         )
         assert browser.driver.current_url.endswith("/rebalances/2")
+        # What happens while the answer is under way is newer than the answer.
+        browser.run(HOLD_ANSWERS, "/rebalances/1")
+        browser.run("location.hash = '#/groups/prod/payments/rebalances/1'")
+        browser.wait(lambda: browser.run("return held.length"))
+        view.apply([put_finding(summary="c-1 comes and goes again")])
+        browser.wait(lambda: browser.run("return heard.length"))
+        browser.run("held[0]()")
+        browser.wait(lambda: browser.shows("#rebalance .lead", "c-1 comes and goes"))
+        assert browser.text("#rebalance .lead") == "◆ ticket c-1 comes and goes again"
         assert browser.complaints() == []
 
 

@@ -58,11 +58,9 @@ export class GroupView extends LoadedView {
     this.findings = new Map(found.findings.map((each) => [each.finding_id, each]));
   }
 
-  /** Process an event if it is about this group. Returns the text to announce to screen readers, or null. */
-  take(name, data) {
-    const { target } = this;
+  apply(name, data) {
     // A past stretch does not change.
-    if (target === null || target.stretch !== null || keyOf(data) !== keyOf(target)) return null;
+    if (this.target.stretch !== null) return null;
     if (name === EventName.GROUP) {
       if (this.#differs(data)) this.load();
       return null;

@@ -43,15 +43,14 @@ export class RebalanceView extends LoadedView {
     return this.store.rows.has(keyOf(this.target)) ? rebalanceLink(cluster, group, name) : groupLink(cluster, name);
   }
 
-  /** Process an event if it is about this rebalance or group. */
-  take(name, data) {
+  apply(name, data) {
     const { target } = this;
-    if (target === null || keyOf(data) !== keyOf(target)) return;
     if (name === EventName.REBALANCE && data.rebalance_id === target.rebalanceId) this.rebalance = data;
     else if (name === EventName.REBALANCE && !this.around.some((each) => each.rebalance_id === data.rebalance_id)) this.around = [data, ...this.around].slice(0, AROUND);
     else if (name === EventName.FINDING && data.rebalance_ids.includes(target.rebalanceId)) this.findings.set(data.finding_id, data);
-    else return;
+    else return null;
     this.edition += 1;
+    return null;
   }
 
   draw() {

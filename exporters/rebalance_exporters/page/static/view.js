@@ -2,10 +2,11 @@
 
 import { el, named } from "./dom.js";
 import { ApiError, ask, groupLink } from "./links.js";
+import { keyOf } from "./store.js";
 
 /**
  * A view that loads what it shows from the API. A subclass returns what to load (`addresses`), stores the responses
- * (`keep`), discards them (`forget`) and draws (`draw`); the rest is here.
+ * (`keep`), discards them (`forget`) and draws (`draw`), and may apply events about its group (`apply`); the rest is here.
  */
 export class LoadedView {
   /** The shown target, as `readHash` returns it; null while another view is shown. */
@@ -15,6 +16,8 @@ export class LoadedView {
   /** Incremented with every change to what is drawn, except in store and clock. */
   edition = 0;
   #visit = 0;
+  /** Events received while loading; null when nothing is being loaded. */
+  #meanwhile = null;
 
   constructor(root, store = null, readClock = null) {
     this.root = root;
@@ -35,13 +38,15 @@ export class LoadedView {
   close() {
     this.target = null;
     this.#visit += 1;
+    this.#meanwhile = null;
   }
 
-  /** Reload everything, which replaces what events changed meanwhile. If it fails, the previous data stay. */
+  /** Reload everything. If it fails, the previous data stay. */
   async load() {
     const addresses = this.addresses();
     if (!addresses.length) return;
     const visit = (this.#visit += 1);
+    this.#meanwhile = [];
     let answers = null, error = null;
     try {
       answers = await Promise.all(addresses.map(ask));
@@ -50,8 +55,26 @@ export class LoadedView {
     }
     if (visit !== this.#visit) return;
     this.error = error;
-    if (answers !== null) this.keep(...answers);
+    const meanwhile = this.#meanwhile;
+    this.#meanwhile = null;
+    if (answers !== null) {
+      this.keep(...answers);
+      // They may be newer than the loaded data; applying one twice does no harm.
+      for (const [name, data] of meanwhile) this.apply(name, data);
+    }
     this.touch();
+  }
+
+  /** Process an event if it is about the shown group. Returns the text to announce to screen readers, or null. */
+  take(name, data) {
+    if (this.target === null || keyOf(data) !== keyOf(this.target)) return null;
+    this.#meanwhile?.push([name, data]);
+    return this.apply(name, data);
+  }
+
+  /** Apply an event about the shown group. Returns the text to announce to screen readers, or null. */
+  apply() {
+    return null;
   }
 
   /** Redraw after a change. */
