@@ -77,6 +77,19 @@ def test_the_table_is_live(browser: Browser) -> None:
         browser.wait(lambda: sorted(group_names(browser)) == ["c", "payments"])
         view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None), group_row()])
         browser.wait(lambda: browser.shows("#verdict", "None of 2 groups"))
+        # Of two loads at once, the one that began first is answered last.
+        browser.run(HOLD_ANSWERS, "overview")
+        browser.run("dispatchEvent(new Event('online'))")
+        browser.wait(lambda: browser.run("return held.length") == 1)
+        view.apply([group_row(group="d")])
+        browser.run("dispatchEvent(new Event('online'))")
+        browser.wait(lambda: browser.run("return held.length") == 2)
+        browser.run("held[1]()")
+        browser.wait(lambda: sorted(group_names(browser)) == ["c", "d", "payments"])
+        browser.run("held[0]()")
+        view.apply([group_row(group="e")])
+        browser.wait(lambda: "e" in group_names(browser))
+        assert sorted(group_names(browser)) == ["c", "d", "e", "payments"]
 
 
 def test_the_whole_cluster_has_a_line_of_its_own(browser: Browser) -> None:

@@ -28,7 +28,7 @@ const views = {
   maintenance: new MaintenanceView(byId("maintenance"), store, readClock),
   why: new WhyView(byId("why"), store),
 };
-let shown = null, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
+let shown = null, loads = 0, isLoading = false, waiting = [], frame = null, failure = null, reload = null;
 
 // --- Views and drawing ---
 
@@ -100,17 +100,21 @@ function troubleText(state) {
 // --- Loading and events ---
 
 async function load() {
+  const visit = (loads += 1);
   isLoading = true;
   waiting = [];
   clearTimeout(reload);
+  let answers = null, error = null;
   try {
-    const [overview, found] = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=${FindingState.FIRING}`)]);
-    store.load(overview, found.findings);
-    failure = null;
-  } catch (error) {
-    failure = error;
-    reload = setTimeout(load, 5 * TICK_MS);
+    answers = await Promise.all([ask("api/v1/overview"), ask(`${findingsApi(null, "")}&state=${FindingState.FIRING}`)]);
+  } catch (thrown) {
+    error = thrown;
   }
+  // Of two loads at once, the later one counts, whichever is answered first.
+  if (visit !== loads) return;
+  failure = error;
+  if (answers === null) reload = setTimeout(load, 5 * TICK_MS);
+  else store.load(answers[0], answers[1].findings);
   isLoading = false;
   // Events received meanwhile may be newer than the loaded data; applying one twice does no harm.
   for (const [name, data] of waiting.splice(0)) store.take(name, data);
