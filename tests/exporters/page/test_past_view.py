@@ -85,6 +85,11 @@ def test_the_fleet_of_a_night(browser: Browser) -> None:
         browser.run(f"{before}.click()")
         browser.wait(lambda: browser.shows("#past h1", "2026-09-20 23:00 to 2026-09-21 01:00 UTC"))
         browser.wait(lambda: browser.shows("#past .lead", "0 groups rebalanced"))
+        # A new connection loads everything, and the form is made anew: whoever stands in a field stays there.
+        browser.run("window.old = document.querySelector('#past [data-key=to]'); old.focus()")
+        browser.run("dispatchEvent(new Event('online'))")
+        browser.wait(lambda: browser.run("return !old.isConnected"))
+        assert browser.run("return document.activeElement.dataset.key") == "to"
 
 
 def test_a_stretch_that_ends_before_it_begins_is_not_taken(browser: Browser) -> None:

@@ -77,7 +77,7 @@ export function refill(container, signature, build) {
   container.replaceChildren(...nodes([build()]));
   for (const each of container.querySelectorAll("details[data-key]")) if (open.has(each.dataset.key)) each.open = true;
   if (focused !== null) {
-    const again = [...container.querySelectorAll("a, button, summary, select, [tabindex]")].find((each) => identify(each) === focused);
+    const again = [...container.querySelectorAll("a, button, summary, select, input, textarea, [tabindex]")].find((each) => identify(each) === focused);
     again?.focus({ preventScroll: true });
   }
   return true;
