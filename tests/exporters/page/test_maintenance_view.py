@@ -110,7 +110,7 @@ def test_a_deploy_is_announced_from_a_groups_page(browser: Browser, view: View, 
 
 
 def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: View, tmp_path: Path) -> None:
-    """The input is not lost."""
+    """The input is not lost, also where a cluster appears meanwhile."""
     with showing(browser, view, tmp_path, "#/maintenance"):
         write(browser, "groups", "a*b")
         write(browser, "reason", "typo")
@@ -119,6 +119,10 @@ def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: V
         assert "that is not at its end" in reported
         assert browser.run("return document.getElementById('wish-groups').value") == "a*b"
         assert "typo" not in known(view)
+        view.apply([group_row(cluster="test", group="another")])
+        browser.wait(lambda: browser.texts("#wish-cluster option") == ["prod", "test"])
+        assert browser.run("return document.getElementById('wish-cluster').value") == "prod"
+        assert browser.run("return document.getElementById('wish-reason').value") == "typo"
         # The browser itself logs that the request was rejected.
         assert [each for each in browser.complaints() if "400" not in each] == []
 

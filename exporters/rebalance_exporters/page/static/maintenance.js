@@ -56,7 +56,20 @@ export class MaintenanceView extends LoadedView {
     const clusters = [...new Set([...this.store.rows.values()].map((row) => row.cluster))].sort();
     refill(this.list, `${clock.zone} ${JSON.stringify([answer?.silences, answer?.read_only, String(this.error)])} ${this.#phases()}`, () => this.#view(clock, clusters));
     if (answer === null) return;
-    refill(this.form, JSON.stringify([clock.zone, answer.user, answer.read_only, clusters, this.target]), () => (answer.read_only === null ? this.#wish(clock, clusters) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
+    refill(this.form, JSON.stringify([clock.zone, answer.user, answer.read_only, this.target]), () => (answer.read_only === null ? this.#wish(clock) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
+    this.#offer(clusters);
+  }
+
+  /** Update the choice of clusters alone: a form that is made anew would lose what the user has typed. */
+  #offer(clusters) {
+    const choice = this.form.querySelector("#wish-cluster");
+    if (choice === null) return;
+    const known = [...choice.options].map((each) => each.value);
+    if (JSON.stringify(known) === JSON.stringify(clusters)) return;
+    const chosen = (known.length > 1 ? null : this.target.cluster) ?? choice.value;
+    choice.replaceChildren(...clusters.map((each) => el("option", { value: each }, each)));
+    if (clusters.includes(chosen)) choice.value = chosen;
+    choice.parentElement.hidden = clusters.length < 2;
   }
 
   /** Return what changes with time alone: which have begun, and which have ended. */
@@ -88,19 +101,19 @@ export class MaintenanceView extends LoadedView {
     return button;
   }
 
-  #wish(clock, clusters) {
+  #wish(clock) {
     const field = (name, attributes = {}) => el("input", { id: `wish-${name}`, name, autocomplete: "off", ...attributes });
     const choice = (name, options) => el("select", { id: `wish-${name}`, name }, options.map(([value, text]) => el("option", { value }, text)));
-    const kind = choice("kind", KINDS), cluster = choice("cluster", clusters.map((each) => [each, each]));
+    const kind = choice("kind", KINDS), cluster = choice("cluster", []);
     const groups = el("textarea", { id: "wish-groups", name: "groups", rows: "2", required: true, spellcheck: "false", "aria-describedby": "wish-groups-hint" });
     groups.value = this.target.group ?? "";
-    if (this.target.cluster) cluster.value = this.target.cluster;
     const length = field("length", { type: "number", min: "1", max: "1000", value: "30", required: true }), unit = choice("unit", UNITS.map(([text, ms]) => [String(ms), text]));
     const start = field("start", { type: "datetime-local" }), version = field("version", { maxlength: "100" }), by = field("by", { maxlength: "200" }), reason = field("reason", { maxlength: "500", required: true });
     const line = (input, label, ...more) => el("p", {}, el("label", { for: input.id }, label), " ", input, ...more);
-    const versionLine = line(version, "Version");
+    const versionLine = line(version, "Version"), clusterLine = line(cluster, "Cluster");
+    clusterLine.hidden = true;
     const form = el("form", { class: "wish", "aria-label": "New silence or deploy" },
-      line(kind, "What"), clusters.length > 1 ? line(cluster, "Cluster") : null,
+      line(kind, "What"), clusterLine,
       line(groups, "Groups", el("span", { class: "quiet", id: "wish-groups-hint" }, " One a line. A * at the end stands for all names that begin like it; * alone for the whole cluster.")),
       line(length, "For", " ", unit), line(start, `From, ${clock.zone}`, el("span", { class: "quiet" }, " Empty: now.")), versionLine,
       line(by, "Who", el("span", { class: "quiet" }, " Empty: ", named(this.answer.user), ", who is logged in.")), line(reason, "Why"),
@@ -115,7 +128,7 @@ export class MaintenanceView extends LoadedView {
       event.preventDefault();
       const isDeploy = kind.value === SilenceKind.DEPLOY, startMs = start.value === "" ? null : clock.read(start.value);
       const wanted = {
-        kind: kind.value, cluster: clusters.length > 1 ? cluster.value : null, groups: groups.value.split("\n").map((each) => each.trim()).filter(Boolean),
+        kind: kind.value, cluster: cluster.options.length > 1 ? cluster.value : null, groups: groups.value.split("\n").map((each) => each.trim()).filter(Boolean),
         reason: reason.value, duration_ms: Math.round(Number(length.value) * Number(unit.value)), starts_at_ms: startMs,
         version: isDeploy && version.value.trim() ? version.value.trim() : null, on_behalf_of: by.value.trim() || null,
       };
