@@ -3,4 +3,4 @@
 This package starts the other components; it does not depend on the log format or on Prometheus.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
