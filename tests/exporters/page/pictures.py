@@ -22,6 +22,7 @@ from exporters.page.browser import Browser, starting_browser
 from exporters.page.storm import Incident, replay_incident, storm_view
 from exporters.page.week import week_view
 from exporters.serving import serving
+from rebalance_deploy import __version__
 from rebalance_exporters.state.view import View
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api
@@ -139,8 +140,9 @@ def read_texts(browser: Browser) -> dict[str, str]:
 
 
 def _words(*texts: str) -> str:
-    """Return texts as words, without the age of the page's data."""
-    return re.sub(r"data \S+ \S+ old", "data", " ".join(" ".join(texts).split()))
+    """Return texts as words, without the age of the page's data and the version."""
+    words = " ".join(" ".join(texts).split()).replace(__version__, "VERSION")
+    return re.sub(r"data \S+ \S+ old", "data", words)
 
 
 def main(arguments: list[str]) -> None:
