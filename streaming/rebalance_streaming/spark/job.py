@@ -306,14 +306,15 @@ class _InputStatus:
         known = [each.status for each in self._here.values()]
         if self._elsewhere is not None:
             known += self._elsewhere.read()
+        caught_up = all(each.caught_up for each in known)
         inputs = [each for each in known if each.query != DIAGNOSIS]
         if {each.query for each in inputs} < set(INPUT_QUERIES):
-            return 0, self._elsewhere is None and all(each.caught_up for each in known)
+            return 0, caught_up and self._elsewhere is None
         began_ms = next((each.read_until_ms for each in known if each.query == DIAGNOSIS), now_ms)
         with self._lock:
             for each in inputs:
                 self._horizon.note(each.query, each.read_until_ms, now_ms)
-            return self._horizon.until(began_ms), all(each.caught_up for each in known)
+            return self._horizon.until(began_ms), caught_up
 
 
 def _stop_gracefully(queries: list[SupervisedQuery], timeout_seconds: float) -> None:
