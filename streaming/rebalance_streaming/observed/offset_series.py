@@ -36,8 +36,8 @@ class OffsetSeries:
         self.times = array("q")
         self._places = array("H")
         dtype, self._largest = _WIDTHS[0]
-        self._rows: npt.NDArray[np.integer] = np.zeros((0, partitions), dtype)
-        self._free: list[int] = []
+        self._rows: npt.NDArray[np.integer] = np.zeros((1, partitions), dtype)
+        self._free = [0]
         self._base: Ints = filled(partitions)
         self._written = 0
 
@@ -111,6 +111,10 @@ class OffsetSeries:
         return self._free.pop()
 
     def _write(self, place: int, offsets: Ints) -> None:
+        if not self._places:
+            self._base = offsets.copy()
+            self._rows[place] = 0
+            return
         difference = offsets - self._base
         self._written += 1
         # Interpreted as unsigned, a negative difference is larger than any limit.

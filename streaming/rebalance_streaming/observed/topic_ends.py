@@ -27,6 +27,8 @@ _OLDEST_SAMPLE_MS = 24 * 3_600_000
 #: Maximum number of topics whose ends are kept although no group is known to use them.
 _MOST_UNUSED_TOPICS = 20_000
 _NOTHING = TopicOffsets([], [])
+#: Ends, stable ends and first offsets of one topic.
+_Probed = tuple[TopicOffsets, TopicOffsets, TopicOffsets]
 
 
 @dataclass(slots=True)
@@ -51,6 +53,12 @@ class TopicEnds:
     partitions: int = 0
     held_ms: int = UNKNOWN
 
+    @classmethod
+    def of(cls, size: int, version: int) -> TopicEnds:
+        """Return the ends of a topic with this number of partitions, of which nothing is known."""
+        offsets = filled(size), filled(size), filled(size)
+        return cls(*offsets, UNKNOWN, OffsetSeries(size), OffsetSeries(size), version)
+
     def hold_newest(self) -> None:
         """Hold the newest of the recent ends, because a new group knows the ends from this time on."""
         if self.recent.times:
@@ -61,9 +69,9 @@ class TopicEnds:
         self.recent.grow(size)
         self.day.grow(size)
 
-    def take(self, ends: TopicOffsets, stable: TopicOffsets, start: TopicOffsets, at_ms: int) -> bool:
-        """Process what a probe reported of the topic; return whether any of its ends is new."""
-        size = 1 + max(max(each.partitions, default=UNKNOWN) for each in (ends, stable, start))
+    def take(self, probed: _Probed, size: int, at_ms: int) -> bool:
+        """Process what a probe reported of the topic's first `size` partitions; return whether any end is new."""
+        ends, stable, start = probed
         is_grown = size > len(self.end)
         if is_grown:
             self._grow(size)
@@ -127,7 +135,7 @@ class ClusterEnds:
             ends, stable, start = (each.get(topic, _NOTHING) for each in (row.ends, row.stable_ends, row.starts))
             self._take_topic(topic, (ends, stable, start), row.probed_at_ms)
 
-    def _take_topic(self, topic: str, probed: tuple[TopicOffsets, TopicOffsets, TopicOffsets], at_ms: int) -> None:
+    def _take_topic(self, topic: str, probed: _Probed, at_ms: int) -> None:
         partitions = [number for each in probed for number in each.partitions]
         if not partitions:
             return
@@ -137,11 +145,11 @@ class ClusterEnds:
             return
         if not may_grow(0 if known is None else len(known.end), partitions):
             return
+        size = 1 + max(partitions)
         if known is None:
             self._make_room()
-            nothing = filled(0), filled(0), filled(0), at_ms, OffsetSeries(0), OffsetSeries(0)
-            known = self._topics[topic] = TopicEnds(*nothing, next(self._versions))
-        if known.take(*probed, at_ms):
+            known = self._topics[topic] = TopicEnds.of(size, next(self._versions))
+        if known.take(probed, size, at_ms):
             known.version = next(self._versions)
 
     def _make_room(self) -> None:
@@ -223,6 +231,8 @@ def _note_sample(series: OffsetSeries, end: Ints, at_ms: int, *, is_new: bool) -
         series.replace_newest(at_ms, end, is_new=is_new)
         return
     series.append(at_ms, end, is_new=is_new)
+    if len(series.times) == 1:
+        return
     for number in reversed(_superfluous(series.times.tolist(), at_ms)):
         series.drop(number)
 
