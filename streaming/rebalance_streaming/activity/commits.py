@@ -19,6 +19,7 @@ from rebalance_streaming.wire.decode import Outcome
 from rebalance_streaming.wire.records import LONGEST_TOPIC
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 #: Pane number of history: records from before the monitor first read the log.
 _HISTORY = -(2**62)
@@ -60,11 +61,11 @@ class _Last:
     committed: Ints
     first: Ints
     offset: Ints
-    deleted: npt.NDArray[np.bool_]
+    deleted: Bools
     log_offset: Ints
     first_log_offset: Ints
     commits: Ints
-    history: npt.NDArray[np.bool_]
+    history: Bools
 
 
 def pack_commits(
@@ -81,8 +82,9 @@ def pack_commits(
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
     usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= LONGEST_TOPIC]
-    last = _last_per_key_and_pane(batch, log, usable, pane_ms, era)
-    counts = _pane_counts(batch, log, usable, era) if last.history.any() else {}
+    history = _is_history(log, usable, era)
+    last = _last_per_key_and_pane(batch, log, usable, pane_ms, history)
+    counts = _history_counts(batch, log, usable, history) if history.any() else {}
     for start, end in _runs(last.group, last.pane):
         for a, b in _fitting(name_bytes[last.topic[start:end]]):
             common = _Common(cluster, pane_ms, era, counts if a == 0 else {})
@@ -127,12 +129,9 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
     )
 
 
-def _last_per_key_and_pane(
-    batch: CommitBatch, log: LogColumns, usable: Ints, pane_ms: int, era: Mapping[int, LogEra]
-) -> _Last:
+def _last_per_key_and_pane(batch: CommitBatch, log: LogColumns, usable: Ints, pane_ms: int, history: Bools) -> _Last:
     keys = batch.keys
     key = batch.key_code[usable].astype(np.int64)
-    history = _is_history(log, usable, era)
     pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // pane_ms)
     panes, pane_code = np.unique(pane, return_inverse=True)
     distinct, slot = np.unique(key * max(1, len(panes)) + pane_code, return_inverse=True)
@@ -171,27 +170,29 @@ def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:
     return times
 
 
-def _is_history(log: LogColumns, rows: Ints, era: Mapping[int, LogEra]) -> npt.NDArray[np.bool_]:
+def _is_history(log: LogColumns, rows: Ints, era: Mapping[int, LogEra]) -> Bools:
     partition = log.partition[rows].astype(np.int64)
     if not era or not len(rows):
         return np.zeros(len(rows), dtype=np.bool_)
     first_live = np.zeros(int(max(partition.max(), *era)) + 1, dtype=np.int64)
     for number, each in era.items():
         first_live[number] = each.first_live
-    history: npt.NDArray[np.bool_] = log.offset[rows] < first_live[partition]
+    history: Bools = log.offset[rows] < first_live[partition]
     return history
 
 
-def _pane_counts(
-    batch: CommitBatch, log: LogColumns, rows: Ints, era: Mapping[int, LogEra]
+def _history_counts(
+    batch: CommitBatch, log: LogColumns, usable: Ints, history: Bools
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Return, by group code, the commits per pane of the last 15 minutes, for the windows of groups with history."""
-    group = batch.keys.group_code[batch.key_code[rows]]
-    newest_ms = int(log.timestamp_ms[rows].max())
-    # Commits after the history have rows of their own, with their own counts.
-    inside = _is_history(log, rows, era) & (log.timestamp_ms[rows] > newest_ms - KEPT_PANES * PANE_MS)
-    pane = log.timestamp_ms[rows][inside] // PANE_MS
-    kinds, counts = np.unique(np.stack((group[inside], pane)), axis=1, return_counts=True)
+    """Return, by group code, the commits of the history per pane of the last 15 minutes, for windows.
+
+    Commits after the history have rows of their own, with their own counts.
+    """
+    timestamp_ms = log.timestamp_ms[usable]
+    counted = history & (timestamp_ms > int(timestamp_ms.max()) - KEPT_PANES * PANE_MS)
+    group = batch.keys.group_code[batch.key_code[usable[counted]]]
+    pane = timestamp_ms[counted] // PANE_MS
+    kinds, counts = np.unique(np.stack((group, pane)), axis=1, return_counts=True)
     found: dict[int, list[tuple[int, int]]] = {}
     for code, number, count in zip(*kinds.tolist(), counts.tolist(), strict=True):
         found.setdefault(code, []).append((number * PANE_MS, count))
