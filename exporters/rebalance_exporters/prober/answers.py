@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from rebalance_contract import COORDINATED_TYPES, UNSETTLED_STATES, ProbedMember
 
+#: Kafka's error code for a group that its coordinator does not know, or that is of another type.
+GROUP_ID_NOT_FOUND = 69
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -33,11 +36,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a coordinator answered about one classic group; `state` is null if `error` says why.
+    """What a coordinator answered about one group; `state` is null if `error` says why.
 
-    `protocol` is null while none is chosen. A member's partitions are null if it has no assignment in the format of the
-    consumer protocol; in an unstable group they are those it had before (4.x), or null (older). `denied` means that a
-    permission is missing.
+    `protocol` is null while none is chosen; for a group that is not classic it is the coordinator's assignor. `epoch`
+    is null for classic groups. A classic group's member has no partitions (null) if its assignment is not in the format
+    of the consumer protocol; in an unstable group they are those it had before (4.x), or null (older). `denied` is the
+    kind of resource that the client may not describe, `group` or `topic`; empty if no permission is missing.
     """
 
     group: str
@@ -46,7 +50,8 @@ class Described:
     protocol: str | None = None
     members: tuple[ProbedMember, ...] = ()
     error: str | None = None
-    denied: bool = False
+    denied: str = ""
+    epoch: int | None = None
 
 
 @dataclass(slots=True)

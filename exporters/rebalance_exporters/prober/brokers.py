@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.kafka_python import kafka_python_settings
@@ -60,6 +60,14 @@ class Brokers:
     def version_of(self, request: type[Any]) -> int:
         """Return the highest version of a request that both sides know."""
         return int(self._manager.broker_version_data.api_version(request))
+
+    def knows(self, request: type[Any]) -> bool:
+        """Whether the brokers know a request."""
+        try:
+            self.version_of(request)
+        except IncompatibleBrokerVersion:
+            return False
+        return True
 
     def ask(self, requests: Mapping[int | None, Sequence[Any]]) -> dict[int | None, list[Answer | Exception]]:
         """Return one answer, or the error in its place, per request; `requests` are by broker id, null for any broker.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from rebalance_contract import GroupState
@@ -137,11 +137,15 @@ class GroupRegistry:
         elif entry.listed != listed:
             entry.listed, entry.changed = listed, True
 
-    def choose_described(self, now: float) -> list[Listed]:
-        """Return the classic groups to describe: unstable, new or changed ones, then those due again."""
+    def choose_described(self, now: float, describable: Collection[str] = ()) -> list[Listed]:
+        """Return the groups to describe: unstable, new or changed ones, then those due again.
+
+        These are classic groups, and those whose type is `describable`.
+        """
         urgent, routine = [], []
         for entry in self._entries.values():
-            if not entry.listed.is_classic or entry.listed.coordinator_id in self._silent:
+            is_of_type = entry.listed.is_classic or entry.listed.type in describable
+            if not is_of_type or entry.listed.coordinator_id in self._silent:
                 continue
             if entry.changed or entry.listed.is_unstable:
                 urgent.append(entry)

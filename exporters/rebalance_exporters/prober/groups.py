@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import GroupAuthorizationFailedError, IncompatibleBrokerVersion, UnsupportedVersionError, for_code
@@ -11,12 +12,12 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from rebalance_contract import CONSUMER_PROTOCOL, COORDINATED_TYPES, UNSETTLED_STATES, Partitions, ProbedMember
-from rebalance_exporters.prober.answers import Described, GroupList, Listed
+from rebalance_exporters.prober.answers import GROUP_ID_NOT_FOUND, Described, GroupList, Listed
 from rebalance_exporters.prober.brokers import Brokers
+from rebalance_exporters.prober.coordinated import REQUESTS, read_coordinated
 from rebalance_exporters.prober.tasks import describe
 
 _DESCRIBED_AT_ONCE = 100
-_GROUP_ID_NOT_FOUND = 69
 
 
 class GroupAsker:
@@ -59,32 +60,47 @@ class GroupAsker:
         found.errors.append(f"broker {broker} did not list its groups ({describe(error)})")
 
     def describe(self, groups: Iterable[Listed]) -> list[Described]:
-        """Return the coordinators' descriptions of classic groups, one per group."""
-        names: dict[int, list[str]] = defaultdict(list)
+        """Return the coordinators' descriptions of groups, one per group: classic ones and those in `describable`."""
+        describable = self.describable()
+        names: dict[tuple[int, str | None], list[str]] = defaultdict(list)
         for listed in groups:
-            names[listed.coordinator_id].append(listed.group)
-        batches = {broker: _in_batches(each) for broker, each in names.items()}
-        requests: dict[int | None, list[Any]] = {
-            broker: [DescribeGroupsRequest(groups=batch, include_authorized_operations=False) for batch in each]
-            for broker, each in batches.items()
-        }
-        answers = self._brokers.ask(requests)
+            names[listed.coordinator_id, listed.type if listed.type in describable else None].append(listed.group)
+        batches: dict[int | None, list[_Batch]] = defaultdict(list)
+        for (broker, kind), each in names.items():
+            batches[broker] += [_Batch(kind, part) for part in _in_batches(each)]
+        answers = self._brokers.ask({broker: [batch.request() for batch in each] for broker, each in batches.items()})
         return [
             described
             for broker, each in batches.items()
             for batch, answer in zip(each, answers[broker], strict=True)
-            for described in _read_answer(batch, answer)
+            for described in batch.read(answer)
         ]
+
+    def describable(self) -> frozenset[str]:
+        """Return the types of groups, besides classic ones, that the brokers can describe."""
+        return frozenset(kind for kind, request in REQUESTS.items() if self._brokers.knows(request))
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Groups of one type that are described in one request; `kind` is null for classic groups."""
+
+    kind: str | None
+    names: list[str]
+
+    def request(self) -> Any:
+        if self.kind is None:
+            return DescribeGroupsRequest(groups=self.names, include_authorized_operations=False)
+        return REQUESTS[self.kind](group_ids=self.names, include_authorized_operations=False)
+
+    def read(self, answer: Any) -> list[Described]:
+        if isinstance(answer, Exception):
+            return [Described(name, None, error=f"not described ({describe(answer)})") for name in self.names]
+        return [read_described(row) if self.kind is None else read_coordinated(row) for row in answer.groups]
 
 
 def _in_batches(names: Sequence[str]) -> list[list[str]]:
     return [list(names[at : at + _DESCRIBED_AT_ONCE]) for at in range(0, len(names), _DESCRIBED_AT_ONCE)]
-
-
-def _read_answer(names: list[str], answer: Any) -> list[Described]:
-    if isinstance(answer, Exception):
-        return [Described(name, None, error=f"not described ({describe(answer)})") for name in names]
-    return [read_described(row) for row in answer.groups]
 
 
 def read_listed(row: Any, broker: int) -> Listed:
@@ -101,13 +117,13 @@ def read_listed(row: Any, broker: int) -> Listed:
 
 def read_described(row: Any) -> Described:
     """Return one row of DescribeGroups. A group that is unknown, or not a classic one, is `Dead`."""
-    if row.error_code not in (0, _GROUP_ID_NOT_FOUND):
+    if row.error_code not in (0, GROUP_ID_NOT_FOUND):
         error = for_code(row.error_code)
         return Described(
             row.group_id,
             None,
             error=f"not described ({error.__name__})",
-            denied=error is GroupAuthorizationFailedError,
+            denied="group" if error is GroupAuthorizationFailedError else "",
         )
     return Described(
         group=row.group_id,

@@ -32,7 +32,7 @@ def probe_listed(cluster: str, listed: Listed, now_ms: int) -> Probe:
 
 
 def probe_described(cluster: str, listed: Listed, described: Described, now_ms: int) -> Probe:
-    """Return the probe of a classic group; without an answer its state is not set and its members are unknown.
+    """Return the probe of a described group; without an answer its state is not set and its members are unknown.
 
     If the client may not describe the group, its state is taken from the list. Only in the consumer protocol is the
     chosen protocol's name the assignor's.
@@ -56,7 +56,8 @@ def probe_described(cluster: str, listed: Listed, described: Described, now_ms: 
         type=listed.type,
         coordinator_id=listed.coordinator_id,
         protocol=described.protocol,
-        assignor=described.protocol if described.protocol_type == CONSUMER_PROTOCOL else None,
+        assignor=described.protocol if described.protocol_type in ("", CONSUMER_PROTOCOL) else None,
+        group_epoch=msgspec.UNSET if described.epoch is None else described.epoch,
         members=described.members,
         errors=(),
     )

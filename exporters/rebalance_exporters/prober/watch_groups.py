@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 import msgspec
@@ -60,8 +60,10 @@ class GroupWatch:
             self._next_full = now + self._full_list_seconds
         else:
             self._list_unstable()
-        self._describe(now)
-        self._publish_newer(now)
+        # Where the log is read, it has the members of groups that are not classic.
+        describable = frozenset[str]() if self._reads_log else self._asker.describable()
+        self._describe(now, describable)
+        self._publish_listed(now, describable)
 
     def _log_is_ahead(self) -> bool:
         """Return whether the log has groups that appeared since the last full list; they may be stable already."""
@@ -126,8 +128,8 @@ class GroupWatch:
                 "(or --operation Describe --cluster)",
             )
 
-    def _describe(self, now: float) -> None:
-        chosen = {listed.group: listed for listed in self._registry.choose_described(now)}
+    def _describe(self, now: float, describable: Collection[str]) -> None:
+        chosen = {listed.group: listed for listed in self._registry.choose_described(now, describable)}
         described = [each for each in self._asker.describe(chosen.values()) if each.group in chosen]
         self._registry.note_described(described, now)
         now_ms = epoch_ms()
@@ -143,15 +145,16 @@ class GroupWatch:
             self._complaints.note(
                 WHAT,
                 f"group {described.group} may not be described, so its members are unknown; "
-                f"{grant('Describe', group='*')}",
+                f"{_grant_of(described.denied)}",
             )
         elif described.error:
             self._complaints.note(WHAT, f"group {described.group}: {described.error}")
 
-    def _publish_newer(self, now: float) -> None:
+    def _publish_listed(self, now: float, described: Collection[str]) -> None:
+        """Publish the states of groups that are neither classic nor of a type that is described."""
         now_ms = epoch_ms()
         for listed in self._registry.groups():
-            if not listed.is_classic:
+            if not listed.is_classic and listed.type not in described:
                 self._admit(probe_listed(self._cluster, listed, now_ms), now)
 
     def _with_settled(self, probe: Probe) -> Probe:
@@ -173,3 +176,7 @@ class GroupWatch:
         if rested_ms is not None and probe.settled_at_ms is msgspec.UNSET:
             probe = replace(probe, settled_at_ms=rested_ms)
         return probe
+
+
+def _grant_of(resource: str) -> str:
+    return grant("Describe", topic="*") if resource == "topic" else grant("Describe", group="*")

@@ -2,10 +2,18 @@
 
 import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from rebalance_contract import GroupState, ProbedMember
+from rebalance_exporters.prober.coordinated import read_coordinated
+from rebalance_exporters.prober.group_messages import (
+    ConsumerGroupDescribeResponse,
+    ShareGroupDescribeResponse,
+    StreamsGroupDescribeResponse,
+)
 from rebalance_exporters.prober.groups import read_assignment, read_described, read_listed
 from rebalance_exporters.prober.topics import parse_topic_id, read_topic, topic_id_text
 
@@ -56,10 +64,87 @@ def test_other_protocols_assignments_are_not_guessed_at():
 def test_errors_become_words():
     """A missing permission has its own word; unknown groups are dead."""
     denied = read_described(described(error_code=30))
-    assert (denied.denied, denied.state) == (True, None)
+    assert (denied.denied, denied.state) == ("group", None)
     moved = read_described(described(error_code=16))
-    assert (moved.denied, moved.error) == (False, "not described (NotCoordinatorError)")
+    assert (moved.denied, moved.error) == ("", "not described (NotCoordinatorError)")
     assert read_described(described(error_code=69, group_state="Dead", members=[])).state == "Dead"
+
+
+def answered(response: type[Any], version: int, members: list[dict[str, Any]], **changes: Any) -> Any:
+    """The only group of a response, encoded and decoded as between broker and client."""
+    of_group, of_member = response.DescribedGroup, response.DescribedGroup.Member
+    fields = {"error_code": 0, "error_message": None, "group_id": "g", "group_state": "Stable", "group_epoch": 7}
+    rows = [of_member(version=version, **each) for each in members]
+    group = of_group(version=version, **{**fields, "assignment_epoch": 7, "members": rows, **changes})
+    sent = response(version=version, throttle_time_ms=0, groups=[group]).encode(version=version)
+    (read,) = response[version].decode(sent).groups
+    return read
+
+
+MEMBER = {"member_id": "m", "client_id": "c", "client_host": "/h", "member_epoch": 6}
+
+
+def test_a_consumer_group_has_epochs_and_members():
+    """Of KIP-848: the group's epoch, its assignor, and each member's epoch and partitions, sorted."""
+    response = ConsumerGroupDescribeResponse
+    topics = response.DescribedGroup.Member.Assignment
+    assigned = topics(
+        topic_partitions=[topics.TopicPartitions(topic_id=uuid.uuid4(), topic_name="t", partitions=[3, 1])]
+    )
+    member = {**MEMBER, "instance_id": "i", "assignment": assigned, "target_assignment": topics(topic_partitions=[])}
+    read = read_coordinated(answered(response, 1, [member], assignor_name="uniform"))
+    assert (read.state, read.epoch, read.protocol, read.error) == ("Stable", 7, "uniform", None)
+    assert read.members == (
+        ProbedMember("m", "c", "/h", group_instance_id="i", member_epoch=6, partitions={"t": [1, 3]}),
+    )
+
+
+def test_a_share_group_has_no_static_members():
+    """Otherwise it is described like a consumer group (KIP-932)."""
+    response = ShareGroupDescribeResponse
+    topics = response.DescribedGroup.Member.Assignment
+    assigned = topics(topic_partitions=[topics.TopicPartitions(topic_id=uuid.uuid4(), topic_name="t", partitions=[0])])
+    read = read_coordinated(answered(response, 1, [{**MEMBER, "assignment": assigned}], assignor_name="simple"))
+    assert read.members == (ProbedMember("m", "c", "/h", member_epoch=6, partitions={"t": [0]}),)
+
+
+def test_tasks_of_a_streams_group_are_the_partitions_that_they_read():
+    """Of each source topic of their subtopology (KIP-1071), as in the log; of an unknown topology, by its id."""
+    response = StreamsGroupDescribeResponse
+    of_group, of_member = response.DescribedGroup, response.DescribedGroup.Member
+    topology = of_group.Topology(
+        epoch=1,
+        subtopologies=[
+            of_group.Topology.Subtopology(
+                subtopology_id="0",
+                source_topics=["orders"],
+                repartition_source_topics=[
+                    of_group.Topology.Subtopology.TopicInfo(name="by-key", partitions=4, replication_factor=1)
+                ],
+            )
+        ],
+    )
+    tasks = of_member.Assignment(
+        active_tasks=[of_member.Assignment.TaskIds(subtopology_id="0", partitions=[2, 0])],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    member = {**MEMBER, "assignment": tasks, "target_assignment": tasks, "user_endpoint": None}
+    read = read_coordinated(answered(response, 0, [member], topology=topology))
+    assert read.members[0].partitions == {"orders": [0, 2], "by-key": [0, 2]}
+    assert read.protocol is None
+    unknown = read_coordinated(answered(response, 0, [member], topology=None))
+    assert unknown.members[0].partitions == {"0": [0, 2]}
+
+
+def test_errors_of_groups_with_epochs_become_words():
+    """A group that is gone is dead; of two permissions that may be missing, it is known which."""
+    gone = read_coordinated(answered(ConsumerGroupDescribeResponse, 1, [], error_code=69))
+    assert (gone.state, gone.error) == (GroupState.DEAD, None)
+    for code, resource in ((30, "group"), (29, "topic"), (16, "")):
+        refused = read_coordinated(answered(ConsumerGroupDescribeResponse, 1, [], error_code=code))
+        assert (refused.state, refused.denied) == (None, resource)
+        assert refused.error
 
 
 def test_topic_ids_are_written_as_kafka_does():

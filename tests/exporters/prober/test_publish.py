@@ -45,6 +45,13 @@ def test_a_described_group_has_everything():
     assert keys(PROBE) == set(asked_fields(PROBE))
 
 
+def test_a_group_with_epochs_has_its_epoch():
+    """Only groups that are not classic report it; their protocol is the coordinator's assignor."""
+    described = Described("g", "Stable", protocol="uniform", members=(MEMBER,), epoch=7)
+    probe = probe_described("prod", replace(LISTED, type="consumer"), described, now_ms=5)
+    assert (probe.group_epoch, probe.assignor, probe.type) == (7, "uniform", "consumer")
+
+
 def test_only_the_consumer_protocol_names_an_assignor():
     """Connect's protocol `sessioned` is no assignor."""
     probe = probe_described("prod", LISTED, replace(DESCRIBED, protocol_type="connect", protocol="sessioned"), 5)
@@ -61,7 +68,7 @@ def test_an_unanswered_describe_says_so():
 
 def test_a_denied_describe_keeps_the_listed_state():
     """A client that may list but not describe still sees the state."""
-    probe = probe_described("prod", LISTED, Described("g", None, error="denied", denied=True), now_ms=5)
+    probe = probe_described("prod", LISTED, Described("g", None, error="denied", denied="group"), now_ms=5)
     assert (probe.state, probe.members) == ("Stable", None)
 
 
