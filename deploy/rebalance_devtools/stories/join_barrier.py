@@ -31,6 +31,11 @@ def draw(generator: random.Random) -> Parameters:
     }
 
 
+def draw_default(generator: random.Random) -> Parameters:
+    """The same with Java's default max.poll.interval.ms of five minutes."""
+    return {**draw(generator), "max_poll_ms": 300_000}
+
+
 def _settings(parameters: Parameters) -> dict[str, object]:
     return {"max.poll.interval.ms": parameters["max_poll_ms"], "session.timeout.ms": parameters["session_ms"]}
 
@@ -101,4 +106,13 @@ WRONG_CURE = replace(
     title="B: the same, with a short session",
     what="as join_barrier, with session.timeout.ms of 6 s, which changes nothing",
     sick=with_short_session,
+)
+
+DEFAULT = replace(
+    STORY,
+    id="join_barrier_default",
+    title="B: the same, with Java's default of five minutes",
+    what="as join_barrier, with max.poll.interval.ms of 300 s",
+    draw=draw_default,
+    seconds=360,
 )

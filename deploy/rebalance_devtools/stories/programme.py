@@ -24,7 +24,7 @@ FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpr
 
 #: Other forms of the founding incidents.
 VARIANTS = (
-    *(idle_lock.UPGRADED, idle_lock.REAL, idle_lock.WRONG_CURE, join_barrier.WRONG_CURE),
+    *(idle_lock.UPGRADED, idle_lock.REAL, idle_lock.WRONG_CURE, join_barrier.WRONG_CURE, join_barrier.DEFAULT),
     *(long_batches.WRONG_CURE, held_interpreter.WRONG_CURE, owner_lock.UPGRADED),
 )
 
