@@ -212,10 +212,21 @@ def test_wanted_recordings_are_read():
     assert wanted.file_name == "idle_lock-cured-7-4.3.1-no-metrics"
     assert read_wanted("join_barrier:sick:1").file_name == "join_barrier-sick-1"
     assert read_wanted("member_crash:played:1").file_name == "member_crash-1"
+    assert read_wanted("member_crash:played:1").linger_seconds < 60
+    hour = read_wanted("idle_lock:sick:1:3600s")
+    assert (hour.linger_seconds, hour.file_name) == (3_600, "idle_lock-sick-1-3600s")
 
 
 @pytest.mark.parametrize(
-    "text", ["idle_lock", "idle_lock:ill:1", "idle_lock:sick:x", "idle_lock:played:1", "idle_lock:sick:1:2:3"]
+    "text",
+    [
+        "idle_lock",
+        "idle_lock:ill:1",
+        "idle_lock:sick:x",
+        "idle_lock:played:1",
+        "idle_lock:sick:1:2:3",
+        "idle_lock:sick:1:1s:2s",
+    ],
 )
 def test_what_is_no_recording_is_refused(text: str):
     """The error shows the expected form."""

@@ -2,10 +2,11 @@
 
     python -m rebalance_devtools.stories.record DIRECTORY idle_lock:sick:1 join_barrier:cured:1 …
 
-Takes names STORY:FORM:SEED[:VERSION][:no-metrics]; writes `<story>-<form>….jsonl`, the recording, and
+Takes names STORY:FORM:SEED[:VERSION][:no-metrics][:SECONDSs]; writes `<story>-<form>….jsonl`, the recording, and
 `<story>-<form>….truth.json`, what happened according to the clients and the brokers' log. Stories that can share a
 broker run together, a few at a time, with one prober and one recorder; for each story only the records of its own group
-are kept. The prober runs with default settings. No stream runs; the rows that the prober needs from it, about the
+are kept. A story goes on for 8 s after its outcome, or for the given number of seconds. The prober runs with default
+settings. No stream runs; the rows that the prober needs from it, about the
 topics that the group uses, are written in its place.
 """
 
@@ -56,6 +57,7 @@ _LINGER_SECONDS = 8.0
 _LARGEST_PLAIN_BYTES = 400_000
 #: Number of plays at once; more than the cores, because plays wait most of the time.
 _AT_ONCE = 7
+_DURATION = re.compile(r"\d+s")
 #: Brokers log this about a member whose session or poll interval expired: `has failed` in the classic protocol.
 _REMOVED = re.compile(r"[Mm]ember (\S+) (?:in group \S+ )?(?:has failed|fenced from the group because)")
 #: Events that may cause the loss of a client.
@@ -66,13 +68,22 @@ _THINNED = ("records", "committed", "processed")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One recording to make. Without `metrics`, clients that could report do not."""
+    """One recording to make. Without `metrics`, clients that could report do not.
+
+    It ends `more_seconds` after the outcome; null: as soon as the last probes and records in flight have arrived.
+    """
 
     story: Story
     cured: bool
     seed: int
     kafka_version: str
     metrics: bool
+    more_seconds: int | None = None
+
+    @property
+    def linger_seconds(self) -> float:
+        """How long the story goes on after its outcome."""
+        return _LINGER_SECONDS if self.more_seconds is None else self.more_seconds
 
     @property
     def group(self) -> str:
@@ -89,18 +100,22 @@ class Wanted:
         library = self.story.cast(parameters, cured=self.cured).library
         reports = library == CONFLUENT or library.startswith(KAFKA_PYTHON)
         silent = "-no-metrics" if reports and not self.metrics else ""
-        return f"{self.story.id}{form}-{self.seed}{version}{silent}"
+        more = "" if self.more_seconds is None else f"-{self.more_seconds}s"
+        return f"{self.story.id}{form}-{self.seed}{version}{silent}{more}"
 
 
 def read_wanted(text: str) -> Wanted:
-    """Parse STORY:FORM:SEED[:VERSION][:no-metrics]. Raises UserError if the text is invalid."""
+    """Parse STORY:FORM:SEED[:VERSION][:no-metrics][:SECONDSs]. Raises UserError if the text is invalid."""
     parts = text.split(":")
     story = _lengthen(find_story(parts[0]))
     forms = ("played",) if story.cured is None else ("sick", "cured")
-    versions = [each for each in parts[3:] if each != "no-metrics"] or [story.versions[0]]
-    if len(parts) < 3 or parts[1] not in forms or not parts[2].isdigit() or len(versions) != 1:
-        raise UserError(f"{text} is not STORY:FORM:SEED[:VERSION][:no-metrics] with FORM {' or '.join(forms)}")
-    return Wanted(story, parts[1] == "cured", int(parts[2]), versions[0], "no-metrics" not in parts)
+    durations = [each for each in parts[3:] if _DURATION.fullmatch(each)]
+    versions = [each for each in parts[3:] if each not in ("no-metrics", *durations)] or [story.versions[0]]
+    if len(parts) < 3 or parts[1] not in forms or not parts[2].isdigit() or len(versions) != 1 or len(durations) > 1:
+        form = "STORY:FORM:SEED[:VERSION][:no-metrics][:SECONDSs]"
+        raise UserError(f"{text} is not {form} with FORM {' or '.join(forms)}")
+    seconds = next((int(each.removesuffix("s")) for each in durations), None)
+    return Wanted(story, parts[1] == "cured", int(parts[2]), versions[0], "no-metrics" not in parts, seconds)
 
 
 def _lengthen(story: Story) -> Story:
@@ -165,7 +180,7 @@ def _record_shared(stage: Stage, wanted: Wanted, directory: Path, target: Path, 
             group=wanted.group,
             prepare=lambda play: report_interest(stage.bootstrap, wanted.story, play.group),
         ) as play:
-            play.await_seconds(_LINGER_SECONDS)
+            play.await_seconds(wanted.linger_seconds)
             run = play.run()
     except (UserError, KafkaException) as error:
         _note_void(target, wanted, str(error).splitlines()[0])
@@ -231,7 +246,7 @@ def _record_on(stage: Stage, wanted: Wanted, directory: Path) -> StoryRun:
             prepare=lambda play: report_interest(stage.bootstrap, wanted.story, play.group),
         ) as play,
     ):
-        play.await_seconds(_LINGER_SECONDS)
+        play.await_seconds(wanted.linger_seconds)
         return play.run()
 
 
