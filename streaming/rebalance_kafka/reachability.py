@@ -12,7 +12,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -74,16 +74,17 @@ class Reachability:
         threading.Thread(target=self._ask, args=(answer, seconds), name="reachability", daemon=True).start()
         problem = KafkaError(KafkaError._TIMED_OUT)
         while stop is None or not stop.is_set():
+            # Determined once: an answer may arrive between a time-out and a second look.
+            is_answered = bool(wait([answer], _LOOK_SECONDS).done)
             try:
-                return answer.result(_LOOK_SECONDS)
+                if is_answered:
+                    return answer.result()
             except KafkaException as error:
                 problem = error.args[0]
-            except TimeoutError:
-                pass
             # Fetch the client's own errors, which are more specific than "timed out".
             self._admin.poll(0)
             self._raise_if_refused()
-            if answer.done():
+            if is_answered:
                 break
         raise NoAnswerError(self._describe(problem))
 

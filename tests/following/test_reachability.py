@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -57,6 +60,28 @@ def test_a_broker_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPa
     cluster = MockCluster()
     cluster.answer_after(400)
     assert Reachability({"bootstrap.servers": cluster.bootstrap}, "test").ask(DEADLINE_SECONDS).startswith("mock")
+
+
+def test_an_answer_that_arrives_as_a_wait_ends_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not reported as brokers that do not answer."""
+    monkeypatch.setattr(reachability, "_LOOK_SECONDS", 0.0)
+    asking: queue.SimpleQueue[threading.Thread] = queue.SimpleQueue()
+    looked = threading.Event()
+
+    class Late:
+        def list_topics(self, timeout: float) -> Any:
+            asking.put(threading.current_thread())
+            looked.wait(timeout)
+            return SimpleNamespace(cluster_id="id")
+
+        def poll(self, _: float) -> None:
+            if not looked.is_set():
+                looked.set()
+                asking.get().join(DEADLINE_SECONDS)
+
+    asked = Reachability(NOWHERE, "test")
+    asked._admin = Late()
+    assert asked.ask(DEADLINE_SECONDS) == "id"
 
 
 def test_a_stop_ends_a_question() -> None:
