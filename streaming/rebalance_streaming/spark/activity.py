@@ -152,11 +152,9 @@ class ActivityPacker:
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
             try:
-                unpacked = unpack_probe(value or b"", self._config.cluster, timestamp_ms, now_ms)
-                found = [] if size is None else list(unpacked)
-                outcome = "decoded"
+                found, outcome = list(unpack_probe(value or b"", self._config.cluster, timestamp_ms, now_ms)), "decoded"
             except ContractError:
-                found, outcome = [], "too_large" if value is None else "corrupt"
+                found, outcome = [], "corrupt" if value is not None else "empty" if size is None else "too_large"
             self._tally.add(topic, partition, offset, (None, None, outcome))
             rows += [(key.encode(), encode(row)) for key, row in found]
         return rows
