@@ -94,6 +94,41 @@ def test_an_attempt_that_failed_is_not_made_again_at_once(
     assert len(writes) == 1
 
 
+def test_of_two_that_end_their_wait_together_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: list[Path]
+):
+    """The second one has found an old attempt before the first one began its own."""
+    first, second = (ClassArchive(tmp_path, []) for _ in range(2))
+    overtakes, begun = [first], list[bool]()
+    first._attempt.touch()
+    os.utime(first._attempt, (0, 0))
+    lock = class_archive.fcntl.flock
+
+    def be_overtaken(file: int, how: int) -> None:
+        if overtakes:
+            begun.append(overtakes.pop()._begin_attempt())
+        lock(file, how)
+
+    monkeypatch.setattr(class_archive.fcntl, "flock", be_overtaken)
+    assert second._is_wanted()
+    assert not second.write(NO_SESSION)
+    assert (begun, writes) == ([True], [])
+
+
+def test_what_a_failed_attempt_wrote_is_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The JVM may end while it writes; of a file of 200 MB nothing stays."""
+
+    def fail(_: SparkSession, path: Path) -> None:
+        path.touch()
+        raise RuntimeError("the JVM is gone")
+
+    monkeypatch.setattr(class_archive, "_dump", fail)
+    archive = ClassArchive(tmp_path, [])
+    assert not archive.write(NO_SESSION)
+    assert RECORDING not in archive.options()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".attempt"]
+
+
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, writes: list[Path]):
     """A container's file system may be read-only."""
     (tmp_path / "file").touch()

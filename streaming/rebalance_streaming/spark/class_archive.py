@@ -7,6 +7,7 @@ jars, and ignores one that does not.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -63,23 +64,40 @@ class ClassArchive:
 
     def write(self, spark: SparkSession) -> bool:
         """Write the archive if it is missing; return whether there is one now. Takes some seconds."""
-        if not self._is_wanted():
-            return self._path.exists()
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._attempt.unlink(missing_ok=True)
-            # Only one of several processes writes.
-            self._attempt.open("x").close()
+            is_due = self._begin_attempt()
         except OSError:
             return False
-        written = self._path.with_suffix(f".{os.getpid()}")
-        with suppress(Exception):
-            _dump(spark, written)
-        with suppress(OSError):
-            written.replace(self._path)
-            self._attempt.unlink()
-            self._drop_old()
+        if is_due:
+            with suppress(Exception):
+                self._write(spark)
         return self._path.exists()
+
+    def _begin_attempt(self) -> bool:
+        """Return whether this process is to write the archive: only one of several does. Raises OSError."""
+        directory = self._path.parent
+        directory.mkdir(parents=True, exist_ok=True)
+        opened = os.open(directory, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # some file systems do not support locks
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            is_wanted = self._is_wanted()
+            if is_wanted:
+                self._attempt.touch()
+        finally:
+            os.close(opened)
+        return is_wanted
+
+    def _write(self, spark: SparkSession) -> None:
+        written = self._path.with_suffix(f".{os.getpid()}")
+        try:
+            _dump(spark, written)
+            written.replace(self._path)
+        finally:
+            # What a failed attempt wrote is not an archive.
+            written.unlink(missing_ok=True)
+        self._attempt.unlink()
+        self._drop_old()
 
     def _is_wanted(self) -> bool:
         return not self._path.exists() and self._is_due()
