@@ -123,7 +123,7 @@ def test_a_home_without_its_installation_goes(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_home_that_is_removed_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Another process may have found it unused a moment before."""
+    """Another process may have found it unused a moment before. The removed one is not kept open."""
     lock, removed = spark_home.fcntl.flock, []
 
     def be_late(file: int, how: int) -> None:
@@ -136,6 +136,8 @@ def test_a_home_that_is_removed_meanwhile_is_made_again(tmp_path: Path, monkeypa
     use_installed_pyspark(tmp_path)
     assert Path(os.environ["SPARK_HOME"]) == removed[0]
     assert (removed[0] / "jars").is_dir()
+    opened = [each.readlink() for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    assert [each for each in opened if each.is_relative_to(tmp_path)] == removed
 
 
 _JOB = """

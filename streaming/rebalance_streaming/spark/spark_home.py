@@ -47,20 +47,27 @@ def use_installed_pyspark(cache: Path) -> None:
 
 def _hold(home: Path, installed: Path) -> None:
     """Create a home if it is missing, and lock it until this process ends. Raises OSError if that fails."""
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         _make(home, installed)
-        try:
-            # Never closed, so that the lock is held until the process ends.
-            opened = os.open(home, os.O_RDONLY)
-            with suppress(OSError):  # some file systems do not support locks
-                fcntl.flock(opened, fcntl.LOCK_SH)
+        if _lock(home):
+            with suppress(OSError):
+                os.utime(home)
+            return
+    raise FileNotFoundError(home)
+
+
+def _lock(home: Path) -> bool:
+    """Lock a home until this process ends; return whether it still exists."""
+    with suppress(FileNotFoundError):
+        opened = os.open(home, os.O_RDONLY)
+        with suppress(OSError):  # some file systems do not support locks
+            fcntl.flock(opened, fcntl.LOCK_SH)
+        with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(opened), home.stat()):
-                break
-        except FileNotFoundError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-    with suppress(OSError):
-        os.utime(home)
+                # Never closed, so that the lock is held until the process ends.
+                return True
+        os.close(opened)
+    return False
 
 
 def _drop_others(home: Path) -> None:
