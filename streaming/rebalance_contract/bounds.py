@@ -1,7 +1,8 @@
 """The maximum row size of each topic, and the truncation of larger rows, for all writers.
 
 An oversized row must not fail a batch, so every row is made to fit: its lists are halved until it does, the most
-detailed ones first, and `is_truncated` is set. Totals and counts are never cut.
+detailed ones first, and `is_truncated` is set. If one element of each is still too large, as names of Kafka's maximum
+length can be, the lists are emptied. Totals and counts are never cut.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ MAX_ROW_BYTES = 900_000
 MAX_FOREIGN_BYTES, MAX_KEY_BYTES = 1_048_576, 40_000
 
 _R = TypeVar("_R")
-#: Number of elements kept of each list at the first cut; halved at each further cut.
+#: Number of elements kept of each list at the first cut; halved at each further cut, down to 0.
 _FIRST_CUT = 8_192
+#: Minimum number of characters kept of a text.
+_LEAST_TEXT = 200
 
 
 def encode_group(row: GroupSnapshot) -> bytes:
@@ -63,15 +66,20 @@ def encode_timing(row: GroupTiming) -> bytes:
 
 
 def _encode_within(row: _R, cut: Callable[[_R, int], _R]) -> bytes:
-    text, keep = encode(row), _FIRST_CUT
+    text, keep = encode(row), 2 * _FIRST_CUT
     while len(text) > MAX_ROW_BYTES and keep:
-        text = encode(cut(row, keep))
         keep //= 2
+        text = encode(cut(row, keep))
     return text
 
 
+def _cut_text(text: str, keep: int) -> str:
+    return text[: max(_LEAST_TEXT, 8 * keep)]
+
+
 def _cut_group(row: GroupSnapshot, keep: int) -> GroupSnapshot:
-    return replace(row, members=_cut_members(row.members, keep), is_truncated=True)
+    replacements = row.replacements[max(0, len(row.replacements) - keep) :]
+    return replace(row, members=_cut_members(row.members, keep), replacements=replacements, is_truncated=True)
 
 
 def _cut_members(members: tuple[Member, ...], keep: int) -> tuple[Member, ...]:
@@ -90,7 +98,7 @@ def _cut_members(members: tuple[Member, ...], keep: int) -> tuple[Member, ...]:
 
 
 def _cut_partitions(partitions: dict[str, list[int]] | None, keep: int) -> dict[str, list[int]] | None:
-    few = partitions is None or sum(map(len, partitions.values())) <= keep // 16
+    few = partitions is None or len(partitions) + sum(map(len, partitions.values())) <= keep // 16
     return partitions if few else None
 
 
@@ -100,8 +108,8 @@ def _cut_rebalance(row: Rebalance, keep: int) -> Rebalance:
     return replace(
         row,
         generations=tuple(_cut_generation(each, keep) for each in generations),
-        members_before=_cut_members(row.members_before, half),
-        members_after=_cut_members(row.members_after, half),
+        members_before=_cut_members(row.members_before, min(half, keep)),
+        members_after=_cut_members(row.members_after, min(half, keep)),
         passing=_cut_members(row.passing, keep),
         joined=row.joined[:keep],
         left=row.left[:keep],
@@ -130,11 +138,11 @@ def _cut_finding(row: Finding, keep: int) -> Finding:
     return replace(
         row,
         subject=subject,
-        summary=row.summary[: 8 * keep],
-        rebalance_ids=row.rebalance_ids[-keep:],
-        evidence=tuple(replace(each, value=each.value[: 8 * keep]) for each in row.evidence[:keep]),
+        summary=_cut_text(row.summary, keep),
+        rebalance_ids=row.rebalance_ids[-max(1, keep) :],
+        evidence=tuple(replace(each, value=_cut_text(each.value, keep)) for each in row.evidence[:keep]),
         alternatives=row.alternatives[:keep],
-        missing=tuple(each[: 8 * keep] for each in row.missing[:keep]),
+        missing=tuple(_cut_text(each, keep) for each in row.missing[:keep]),
         advice=row.advice[:keep],
         is_truncated=True,
     )

@@ -162,9 +162,9 @@ class GroupSnapshot:
     It is null while nothing has been read, and `Deleted` for groups that no longer exist. `generation` is the classic
     generation or the group epoch; `assignment_epoch` the epoch of the last target assignment, null for classic groups.
     `replacements` are the latest ones, oldest first. `settlement` is null during a rebalance and once it is included in
-    `counters`. `is_truncated`: members or partitions were left out so that the row fits; `member_count` counts all
-    members. `log_offset` is the position of the last record folded; it is valid only within `log_era`, the number of
-    times the partition was truncated or recreated.
+    `counters`. `is_truncated`: members, partitions or replacements were left out so that the row fits; `member_count`
+    counts all members. `log_offset` is the position of the last record folded; it is valid only within `log_era`, the
+    number of times the partition was truncated or recreated.
     `counted_from` is `probes` if the log cannot be read: rebalances and members in `counters` and `windows` are then
     lower bounds, generations are not counted, and `updated_at_ms` is the time of the last probe with a change.
     """
