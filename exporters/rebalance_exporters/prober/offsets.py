@@ -97,7 +97,8 @@ class _Request:
 class OffsetAsker:
     """Requests the offsets of many partitions: from each leader those of all its own, in parallel.
 
-    Start offsets are requested only every `starts_seconds`: they move when records are deleted.
+    Start offsets are requested only every `starts_seconds`, because they only move when records are deleted; in the
+    next round again if no leader reported one.
     """
 
     def __init__(self, brokers: Brokers, starts_seconds: float) -> None:
@@ -130,6 +131,9 @@ class OffsetAsker:
         for leader, asked in requests.items():
             for request, answer in zip(asked, answers[leader], strict=True):
                 _take(leader, request, answer, found)
+        for name, offsets in found.start.items():
+            if all(offset is None for offset in offsets):
+                del self._starts_asked[name]
         return found
 
     def _take_turn(self, topic: str, now: float) -> bool:

@@ -86,6 +86,17 @@ def test_where_partitions_begin_is_asked_now_and_then():
     assert begins == [{"t": [3]}, {}, {"u": [4]}, {"t": [3]}, {"u": [4]}]
 
 
+def test_where_partitions_begin_is_asked_again_until_a_leader_says_so():
+    """Until then nobody can tell a group that comes back whether retention has overtaken it."""
+    brokers = _Brokers({("t", 0): 5})
+    asker, topics = make(brokers), [ProbedTopic("t", (1, 2)), ProbedTopic("u", (2,))]
+    brokers.silent = {1, 2}
+    assert asker.ask(topics, 0).start == {"t": [None, None], "u": [None]}
+    brokers.silent = {2}
+    assert asker.ask(topics, 2).start == {"t": [3, None], "u": [None]}
+    assert asker.ask(topics, 4).start == {"u": [None]}
+
+
 def test_a_leader_that_does_not_answer_spoils_its_own_partitions_only():
     """They are unknown, reported in one sentence for all, and its topics may have another leader."""
     brokers = _Brokers({("t", 0): 5, ("t", 1): 6, ("u", 0): 7})
