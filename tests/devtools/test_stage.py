@@ -34,7 +34,8 @@ def broker_that_answers(body: bytes) -> Iterator[tuple[str, list[bytes]]]:
                 asked.append(stream.read(struct.unpack(">i", stream.read(4))[0]))
                 connection.sendall(struct.pack(">ii", 4 + len(body), 1) + body)
 
-        thread = threading.Thread(target=answer)
+        # A test that fails before it sends its request must not keep the process waiting for it.
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}", asked
         thread.join(10)

@@ -58,6 +58,7 @@ def fork() -> int | None:
     child.join(_FORK_SECONDS)
     ended = child.exitcode
     child.kill()
+    child.join()
     return ended
 
 
