@@ -19,6 +19,8 @@ from rebalance_exporters.state.view import View
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
+#: Fields of the form.
+WRITTEN = ("groups", "reason", "start")
 LOGGED_IN = f"Basic {base64.b64encode(b'alice:secret').decode()}"
 
 
@@ -125,6 +127,23 @@ def test_what_is_refused_is_said_and_stays_in_the_form(browser: Browser, view: V
         assert browser.run("return document.getElementById('wish-reason').value") == "typo"
         # The browser itself logs that the request was rejected.
         assert [each for each in browser.complaints() if "400" not in each] == []
+
+
+def test_another_zone_keeps_what_was_typed(browser: Browser, view: View, tmp_path: Path) -> None:
+    """The start is the same time in the other zone, and a silence begins then."""
+    with showing(browser, view, tmp_path, "#/maintenance"):
+        browser.command("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+        write(browser, "groups", "orders")
+        write(browser, "reason", "upgrade")
+        browser.run("document.getElementById('wish-start').value = '2026-03-02T10:00'")
+        assert "From, UTC" in browser.texts("#maintenance label")
+        browser.click("#zone")
+        browser.wait(lambda: "From, GMT+5:30" in browser.texts("#maintenance label"))
+        values = {name: browser.run(f"return document.getElementById('wish-{name}').value") for name in WRITTEN}
+        assert values == {"groups": "orders", "reason": "upgrade", "start": "2026-03-02T15:30"}
+        browser.click("#zone")
+        browser.wait(lambda: "From, UTC" in browser.texts("#maintenance label"))
+        assert browser.run("return document.getElementById('wish-start').value") == "2026-03-02T10:00"
 
 
 def test_without_users_it_is_to_be_read_only(browser: Browser, view: View, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // Silences and announced deploys: those in force, to come and recently ended, and a form for a new one if the user may
 // create one. Reloaded from the API while the view is open, because any exporter may have accepted a new one.
 
-import { el, grid, named, refill, section, timed } from "./dom.js";
+import { el, grid, named, refill, section, setText, timed } from "./dom.js";
 import { span } from "./figures.js";
 import { send, silenceApi, silencesApi } from "./links.js";
 import { SilenceKind } from "./sets.js";
@@ -16,6 +16,8 @@ const KINDS = [[SilenceKind.SILENCE, "Hold alerts back"], [SilenceKind.DEPLOY, "
 
 export class MaintenanceView extends LoadedView {
   #timer = null;
+  /** The clock in whose zone the form has the start. */
+  #clock = null;
 
   constructor(root, store, readClock) {
     super(root, store, readClock);
@@ -56,8 +58,18 @@ export class MaintenanceView extends LoadedView {
     const clusters = [...new Set([...this.store.rows.values()].map((row) => row.cluster))].sort();
     refill(this.list, `${clock.zone} ${JSON.stringify([answer?.silences, answer?.read_only, String(this.error)])} ${this.#phases()}`, () => this.#view(clock, clusters));
     if (answer === null) return;
-    refill(this.form, JSON.stringify([clock.zone, answer.user, answer.read_only, this.target]), () => (answer.read_only === null ? this.#wish(clock) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
+    refill(this.form, JSON.stringify([answer.user, answer.read_only, this.target]), () => (answer.read_only === null ? this.#wish(clock) : el("p", { class: "quiet" }, `Read only: ${answer.read_only}.`)));
     this.#offer(clusters);
+    this.#restate(clock);
+  }
+
+  /** Show the start in the chosen zone, without making the form anew. */
+  #restate(clock) {
+    const start = this.form.querySelector("#wish-start");
+    if (start === null || this.#clock === clock) return;
+    if (start.value !== "") start.value = clock.field(this.#clock.read(start.value));
+    setText(this.form.querySelector("label[for=wish-start]"), startLabel(clock));
+    this.#clock = clock;
   }
 
   /** Update the choice of clusters alone: a form that is made anew would lose what the user has typed. */
@@ -102,6 +114,7 @@ export class MaintenanceView extends LoadedView {
   }
 
   #wish(clock) {
+    this.#clock = clock;
     const field = (name, attributes = {}) => el("input", { id: `wish-${name}`, name, autocomplete: "off", ...attributes });
     const choice = (name, options) => el("select", { id: `wish-${name}`, name }, options.map(([value, text]) => el("option", { value }, text)));
     const kind = choice("kind", KINDS), cluster = choice("cluster", []);
@@ -115,7 +128,7 @@ export class MaintenanceView extends LoadedView {
     const form = el("form", { class: "wish", "aria-label": "New silence or deploy" },
       line(kind, "What"), clusterLine,
       line(groups, "Groups", el("span", { class: "quiet", id: "wish-groups-hint" }, " One a line. A * at the end stands for all names that begin like it; * alone for the whole cluster.")),
-      line(length, "For", " ", unit), line(start, `From, ${clock.zone}`, el("span", { class: "quiet" }, " Empty: now.")), versionLine,
+      line(length, "For", " ", unit), line(start, startLabel(clock), el("span", { class: "quiet" }, " Empty: now.")), versionLine,
       line(by, "Who", el("span", { class: "quiet" }, " Empty: ", named(this.answer.user), ", who is logged in.")), line(reason, "Why"),
       el("button", { type: "submit" }, "Put it in force"));
     unit.setAttribute("aria-label", "Unit of the duration");
@@ -126,7 +139,7 @@ export class MaintenanceView extends LoadedView {
     drawKind();
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const isDeploy = kind.value === SilenceKind.DEPLOY, startMs = start.value === "" ? null : clock.read(start.value);
+      const isDeploy = kind.value === SilenceKind.DEPLOY, startMs = start.value === "" ? null : this.#clock.read(start.value);
       const wanted = {
         kind: kind.value, cluster: cluster.options.length > 1 ? cluster.value : null, groups: groups.value.split("\n").map((each) => each.trim()).filter(Boolean),
         reason: reason.value, duration_ms: Math.round(Number(length.value) * Number(unit.value)), starts_at_ms: startMs,
@@ -160,6 +173,10 @@ export class MaintenanceView extends LoadedView {
     this.refused.textContent = refusal;
     this.refused.hidden = refusal === "";
   }
+}
+
+function startLabel(clock) {
+  return `From, ${clock.zone}`;
 }
 
 /** Return a text with the number of groups that a new silence covers, which reveals mistyped names. */
