@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from polling import next_message
 
-_PRODUCE = 0
+PRODUCE, INIT_PRODUCER_ID = 0, 22
 
 
 class MockCluster:
@@ -37,15 +37,15 @@ class MockCluster:
         """Create a topic of one partition."""
         assert not self._library.rd_kafka_mock_topic_create(self._handle, topic.encode(), 1, 1)
 
-    def refuse(self, *errors: int) -> None:
-        """Answer the next produce requests with these errors, 0 for success."""
+    def refuse(self, *errors: int, request: int = PRODUCE) -> None:
+        """Answer the next requests of a kind with these errors, 0 for success."""
         codes = (ctypes.c_int * len(errors))(*errors)
         count = ctypes.c_size_t(len(errors))
-        self._library.rd_kafka_mock_push_request_errors_array(self._handle, ctypes.c_int16(_PRODUCE), count, codes)
+        self._library.rd_kafka_mock_push_request_errors_array(self._handle, ctypes.c_int16(request), count, codes)
 
-    def relent(self) -> None:
+    def relent(self, request: int = PRODUCE) -> None:
         """Remove the errors that have not been sent yet."""
-        self._library.rd_kafka_mock_clear_request_errors(self._handle, ctypes.c_int16(_PRODUCE))
+        self._library.rd_kafka_mock_clear_request_errors(self._handle, ctypes.c_int16(request))
 
     def take_leader(self, topic: str) -> None:
         """Leave partition 0 of a topic without a leader."""

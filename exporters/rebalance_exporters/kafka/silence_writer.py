@@ -97,6 +97,8 @@ class SilenceWriter:
             properties: dict[str, str | int | float | bool] = {
                 **self._properties(),
                 "message.timeout.ms": int(_DELIVERY_SECONDS * 1000),
+                # Needs a further permission, and the client ends without it. A repeated row does no harm.
+                "enable.idempotence": False,
                 # Report a missing topic before that time-out.
                 "topic.metadata.propagation.max.ms": 3_000,
             }

@@ -44,6 +44,8 @@ class ProbePublisher:
             # The partitioner of Java producers, so that a group's probes stay in one partition with any client.
             "partitioner": "murmur2_random",
             **librdkafka_properties(config.kafka),
+            # Needs a further permission, and the client ends without it. A repeated probe does no harm.
+            "enable.idempotence": False,
             "log_level": 2,
             "error_cb": self._note_error,
         }
