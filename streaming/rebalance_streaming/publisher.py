@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rebalance_contract.epochs import RowWriter, writer_headers
 from rebalance_kafka.backoff import Backoff
-from rebalance_kafka.grants import grant
+from rebalance_kafka.grants import grant, grant_producer_id
 
 #: Limits of librdkafka's queue; further rows wait here.
 _QUEUED_MESSAGES, _QUEUED_KIB = 20_000, 32_768
@@ -174,7 +174,7 @@ class Publisher:
             return
         self._pauses.setdefault(topic, _Pause()).begin(self._clock())
         self._report(
-            topic, error, f"rows of {topic} are refused, and sent again later: {error.str()}{_advice(topic, error)}"
+            topic, error, f"rows of {topic} are refused, and sent again later: {error.str()}{_advice([topic], error)}"
         )
 
     def _serve(self, seconds: float = 0.0) -> None:
@@ -187,8 +187,12 @@ class Publisher:
         except KafkaException as error:
             self._is_broken = True
             self._renewal.begin(self._clock())
+            topics = sorted({topic for topic, _ in (*self._in_flight, *self._waiting)})
             self._report(
-                "", error.args[0], f"the Kafka client cannot go on, and another is made: {error.args[0].str()}"
+                "",
+                error.args[0],
+                "the Kafka client cannot go on, and another is made: "
+                f"{error.args[0].str()}{_advice(topics, error.args[0])}",
             )
 
     def _renew(self, now: float) -> bool:
@@ -216,7 +220,10 @@ class Publisher:
             self._say(line)
 
 
-def _advice(topic: str, error: KafkaError) -> str:
-    if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return ""
-    return f"; {grant('Write', 'Describe', topic=topic)}"
+def _advice(topics: list[str], error: KafkaError) -> str:
+    """Return what to grant so that rows of these topics are taken; empty if that is not the problem."""
+    if error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+        return f"; {grant_producer_id(topics)}"
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return "".join(f"; {grant('Write', 'Describe', topic=topic)}" for topic in topics)
+    return ""

@@ -1,7 +1,7 @@
 import pytest
 from confluent_kafka import Producer
 
-from rebalance_kafka.grants import grant
+from rebalance_kafka.grants import grant, grant_producer_id
 from rebalance_kafka.refusals import refusals_as
 
 
@@ -14,6 +14,14 @@ def test_what_is_granted_can_be_typed_as_it_is_said() -> None:
         grant("DescribeConfigs", topic="own.", is_prefix=True)
         == f"{head} --operation DescribeConfigs --topic own. --resource-pattern-type prefixed {tail}"
     )
+
+
+def test_a_producer_without_an_id_names_all_its_topics() -> None:
+    """Or a placeholder, if it has written nothing yet."""
+    write = "--add --operation Write --operation Describe"
+    assert f"{write} --topic a --topic b --allow-principal User:..." in grant_producer_id(["a", "b"])
+    assert f"{write} --topic own. --resource-pattern-type prefixed " in grant_producer_id(["own."], is_prefix=True)
+    assert f"{write} --topic TOPIC " in grant_producer_id([])
 
 
 def test_properties_that_a_client_refuses_are_an_error_for_people() -> None:

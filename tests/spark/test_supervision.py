@@ -20,7 +20,13 @@ from rebalance_contract import QueryStatus
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
-from rebalance_streaming.spark.supervision import SupervisedQuery, describe_damage, describe_full_disk, root_cause
+from rebalance_streaming.spark.supervision import (
+    SupervisedQuery,
+    describe_damage,
+    describe_denial,
+    describe_full_disk,
+    root_cause,
+)
 from waiting import wait_for
 
 #: Longer than any batch takes on a busy machine.
@@ -30,7 +36,7 @@ STALL_SECONDS = 600.0
 def supervised(name: str, start: Callable[[], StreamingQuery], said: list[str]) -> SupervisedQuery:
     """Return a query under supervision."""
     status = QueryStatus("c", name, False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
-    return SupervisedQuery(status, None, lambda _: start(), said.append)
+    return SupervisedQuery(status, None, lambda _: start(), said.append, topic_prefix="own.")
 
 
 def now_ms() -> int:
@@ -165,7 +171,7 @@ def test_a_query_that_read_the_log_up_is_started_anew_for_few_rows(monkeypatch: 
         return SimpleNamespace(isActive=True, status=query_status, stop=lambda: None)
 
     status = QueryStatus("c", "activity", False, started_at_ms=1, updated_at_ms=1, trigger_ms=100)
-    query = SupervisedQuery(status, None, start, lambda _: None, in_bulk=True)
+    query = SupervisedQuery(status, None, start, lambda _: None, topic_prefix="own.", in_bulk=True)
     monkeypatch.setattr(QueryWatch, "look", lambda *_: None)
     for caught_up, is_busy in [(False, False), (True, True), (True, False), (True, False), (True, False)]:
         query.watch.status = replace(query.status, caught_up=caught_up)
@@ -192,6 +198,49 @@ def test_a_query_that_read_the_log_up_is_started_anew_for_few_rows(monkeypatch: 
 def test_an_error_is_reported_by_its_cause(text: str, cause: str):
     """One line, not the stack."""
     assert root_cause(text) == cause
+
+
+# --- A missing permission ---
+
+_ABORTED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2998)
+Caused by: org.apache.kafka.common.KafkaException: Cannot execute transactional method because we are in an error state
+\tat org.apache.kafka.clients.producer.internals.TransactionManager.maybeFailWithError(TransactionManager.java:1100)
+Caused by: org.apache.kafka.common.errors.{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (
+            "ClusterAuthorizationException: Cluster authorization failed.",
+            "Cluster authorization failed; this user may write to no topic; grant it: kafka-acls --bootstrap-server "
+            "HOST:PORT --add --operation Write --operation Describe --topic own. --resource-pattern-type prefixed "
+            "--allow-principal User:...; brokers before 2.8 also need --operation IdempotentWrite --cluster",
+        ),
+        (
+            "TopicAuthorizationException: Not authorized to access topics: [own.groups]",
+            "Not authorized to access topics: [own.groups]; grant it: kafka-acls --bootstrap-server HOST:PORT --add "
+            "--operation Read --operation Write --topic own. --resource-pattern-type prefixed "
+            "--allow-principal User:...",
+        ),
+    ],
+)
+def test_a_missing_permission_is_reported_with_what_to_grant(error: str, advice: str):
+    """The Java client's error does not name the permission, and sometimes no topic either."""
+    text = _ABORTED.format(error)
+    assert describe_denial(text, "own.") == f"org.apache.kafka.common.errors.{error.partition(' ')[0]} {advice}"
+
+
+@pytest.mark.parametrize(
+    "error",
+    ["TopicAuthorizationException: Not authorized to access topics: [orders]", "TimeoutException: no answer"],
+)
+def test_other_errors_have_no_such_advice(error: str):
+    """Nor has a topic that is not the monitor's."""
+    assert describe_denial(_ABORTED.format(error), "own.") is None
 
 
 # --- With Spark ---

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from mock_cluster import MockCluster, break_down
+from mock_cluster import INIT_PRODUCER_ID, MockCluster, break_down
 from rebalance_contract.epochs import WRITER_HEADER, RowWriter
 from rebalance_streaming import publisher as module
 from rebalance_streaming.publisher import Publisher
@@ -163,6 +163,20 @@ def test_a_client_that_cannot_go_on_is_replaced(published: Published):
     assert sorted(published.rows()) == [(b"k", b"2"), (b"l", b"1"), (b"m", b"1")]
     (line,) = published.said
     assert line.startswith("the Kafka client cannot go on, and another is made: ")
+
+
+def test_a_user_who_may_write_nowhere_is_told_what_to_grant(published: Published):
+    """Brokers refuse the client's id and name neither a topic nor the permission."""
+    published.cluster.refuse(*[KafkaError.CLUSTER_AUTHORIZATION_FAILED] * 100, request=INIT_PRODUCER_ID)
+    published.put("k", b"1", topic="b")
+    published.put("k", b"1")
+    assert published.flush() == 2
+    (line,) = published.said
+    assert "Cluster authorization failed; this user may write to no topic; grant it: kafka-acls " in line
+    assert "--add --operation Write --operation Describe --topic a --topic b --allow-principal User:..." in line
+    assert line.endswith("; brokers before 2.8 also need --operation IdempotentWrite --cluster")
+    published.cluster.relent(INIT_PRODUCER_ID)
+    assert published.flush(later=2) == 0
 
 
 def test_clients_are_not_made_all_the_time(published: Published, monkeypatch: pytest.MonkeyPatch):

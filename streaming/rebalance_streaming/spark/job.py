@@ -203,6 +203,7 @@ def _queries(
             catch_up,
             _prepared(spark, start),
             warn,
+            topic_prefix=config.topic_prefix,
             in_bulk=inputs.is_first_start and catch_up is not None and catch_up.wanted > _BULK_POSITIONS,
             places=places_of(config, spark.conf.get("spark.local.dir", None)),
         )

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import QueryStatus
 from rebalance_kafka.backoff import Backoff
+from rebalance_kafka.grants import grant, grant_producer_id
 from rebalance_streaming.diagnosis.process import DiagnosisError
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.progress import CatchUp, QueryWatch
@@ -36,6 +37,8 @@ _CALLED = "An error occurred while calling "
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 #: Spark's error for state that cannot be written, which does not name the reason.
 _STATE_NOT_WRITTEN = "CANNOT_WRITE_STATE_STORE"
+#: The Java client's errors for a user who may not use a topic, and for one who may write to none.
+_TOPIC_DENIED, _NO_PRODUCER_ID = "TopicAuthorizationException", "ClusterAuthorizationException"
 #: Free space below which a disk counts as full, because a file may be larger than the rest.
 _LITTLE_BYTES = 16 * 1024 * 1024
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -49,7 +52,7 @@ class SupervisedQuery:
     """One query, running or waiting for its restart.
 
     `start` is called with true to optimise for many rows per batch, until the query has caught up, and then with false.
-    `places` are the local directories to which the query writes.
+    `places` are the local directories to which the query writes, `topic_prefix` is that of the topics.
     """
 
     def __init__(
@@ -59,13 +62,14 @@ class SupervisedQuery:
         start: Callable[[bool], StreamingQuery],
         notify: Callable[[str], None],
         *,
+        topic_prefix: str,
         in_bulk: bool = False,
         places: Sequence[str] = (),
     ) -> None:
         self.name = status.query
         self.watch = QueryWatch(status, catch_up)
         self._start, self._notify, self._in_bulk = start, notify, in_bulk
-        self._places = places
+        self._places, self._topic_prefix = places, topic_prefix
         self._query: StreamingQuery | None = None
         self._next_start = self._started = 0.0
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
@@ -145,7 +149,12 @@ class SupervisedQuery:
 
     def _cause(self, error: Exception) -> str:
         text = str(error)
-        return describe_full_disk(text, self._places) or describe_damage(text) or root_cause(text)
+        return (
+            describe_full_disk(text, self._places)
+            or describe_damage(text)
+            or describe_denial(text, self._topic_prefix)
+            or root_cause(text)
+        )
 
 
 def stop_between_batches(query: SupervisedQuery, deadline: float) -> None:
@@ -166,6 +175,16 @@ def describe_damage(text: str) -> str | None:
         f"{root_cause(text)} (its checkpoint is damaged, or cannot be read now: if that stays so, stop the stream and "
         "start it once with --rebuild --set-aside, or with a new value of stream.rebuild)"
     )
+
+
+def describe_denial(text: str, topic_prefix: str) -> str | None:
+    """Return an error for which the query's user may not write, with what to grant; null for another error."""
+    cause = root_cause(text).rstrip(".")
+    if _NO_PRODUCER_ID in cause:
+        return f"{cause}; {grant_producer_id([topic_prefix], is_prefix=True)}"
+    if _TOPIC_DENIED in cause and topic_prefix in cause:
+        return f"{cause}; {grant('Read', 'Write', topic=topic_prefix, is_prefix=True)}"
+    return None
 
 
 def describe_full_disk(text: str, places: Sequence[str]) -> str | None:
