@@ -1,5 +1,7 @@
 """Groups that live in ZooKeeper (pykafka's BalancedConsumer, old high-level consumers): read only, by polling.
 
+The connection has neither TLS nor credentials; SECURITY.md says what that means.
+
 /consumers/<group>/ids/<member>                                ephemeral, created when the member joined
 /consumers/<group>/owners/<topic>/[<leader broker>-]<partition>   ephemeral, its data is the owner's member id
 """
