@@ -1,42 +1,61 @@
-"""A monitor that logs in with a password: it works, and the password appears nowhere."""
+"""A monitor with passwords and secrets of every kind: it works, and they appear nowhere."""
 
 from __future__ import annotations
 
 import json
 import threading
+from base64 import b64encode
 from pathlib import Path
 
+import httpx
 import pytest
 
 from e2e.pages import page
 from e2e.rig import family
+from exporters.serving import hash_password
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.local import PROCESSES
 from rebalance_deploy.monitor import Monitor, loopback_sources
-from spark.securing import secured
+from spark.securing import CLIENT, secured
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker, pytest.mark.timeout(1_800)]
 
-CANARY = "kH7-canary-plumage"
+PASSWORD, CLIENT_SECRET, KEY_PASSWORD = "kH7-canary-plumage", "kH7-canary-song", "kH7-canary-talons"
+WEB_USER, WEB_PASSWORD = "alice", "kH7-canary-cage"
+WAYS = {"PLAIN": ("sasl.password", PASSWORD), "OAUTHBEARER OIDC": ("sasl.oauthbearer.client.secret", CLIENT_SECRET)}
+_ANSWER_SECONDS, _SERVED_SECONDS = 30.0, 180.0
 
 
 @pytest.mark.faults(36, fast=1, full=1)
-def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in logs, the process list, pages or the checkpoint; logs are JSON, without Spark's usual output."""
-    monkeypatch.setattr("spark.securing.PASSWORD", CANARY)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_password_is_in_nothing_that_a_monitor_shows(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in logs, the process list, pages or the checkpoint; logs are JSON, without Spark's usual output.
+
+    The passwords of Kafka's user, of a client's key and of a user of the exporter, and the secret of an OAuth client.
+    """
+    for name, secret in (("PASSWORD", PASSWORD), ("CLIENT_SECRET", CLIENT_SECRET), ("KEY_PASSWORD", KEY_PASSWORD)):
+        monkeypatch.setattr(f"spark.securing.{name}", secret)
     logs, place_directory = tmp_path / "logs", tmp_path / "secured"
     for directory in (logs, place_directory):
         directory.mkdir()
+    web_password_hash = hash_password(WEB_PASSWORD)
+    web = tmp_path / "web.yml"
+    web.write_text(f"basic_auth_users: {{{WEB_USER}: {web_password_hash}}}\n")
     with secured(place_directory) as place:
-        kafka = dict(place.ways_in()["PLAIN"])
-        assert kafka["sasl.password"] == CANARY
+        # The listener asks for no certificate, but every client loads the key.
+        kafka = place.with_key("client.encrypted.key", KEY_PASSWORD) | place.ways_in()[way]
+        expected, secret = WAYS[way]
+        assert (kafka[expected], kafka["ssl.key.password"]) == (secret, KEY_PASSWORD)
         bootstrap = kafka.pop("bootstrap.servers")
         for name, value in kafka.items():
             monkeypatch.setenv(f"REBALANCE_MONITOR_KAFKA_{name.upper().replace('.', '_')}", value)
         monkeypatch.setenv("REBALANCE_MONITOR_LOG_FORMAT", "json")
         monkeypatch.setenv("REBALANCE_MONITOR_LOG_LEVEL", "debug")
-        sources = loopback_sources(bootstrap, tmp_path, "stream.topic_replication_factor=1")
+        flags = ("stream.topic_replication_factor=1", f"export.web_config_file={web}")
+        sources = loopback_sources(bootstrap, tmp_path, *flags, "export.health_without_password=true")
         with Monitor(sources, logs) as monitor:
             own = {"stream": serving(logs / "stream.log")}
             # At once, because it may be ready by the time the others serve.
@@ -48,8 +67,9 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
             for name, url in own.items():
                 wait_for(lambda url=url: fetch(f"{url}/-/ready")[0] == 200, f"{name} to be ready", 300)
                 assert page(f"{url}/-/healthy")
-            shown = [page(f"{url}{path}") for url in own.values() for path in ("/metrics", "/-/ready")]
-            shown += [page(f"{own['export']}/api/v1/{name}") for name in ("overview", "findings")]
+            assert fetch(f"{own['export']}/metrics")[0] == 401
+            shown = [page_for_user(f"{url}{path}") for url in own.values() for path in ("/metrics", "/-/ready")]
+            shown += [page_for_user(f"{own['export']}/api/v1/{name}") for name in ("overview", "findings", "silences")]
             parents = [child.process.pid for child in (monitor.stream, monitor.probe, monitor.export)]
             commands = [command_of(pid) for parent in parents for pid in family(parent)]
             assert any("java" in command for command in commands)
@@ -64,8 +84,25 @@ def test_a_password_is_in_nothing_that_a_monitor_shows(tmp_path: Path, monkeypat
             shown.append(line)
     kept = [path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
     assert kept
-    assert not [text for text in (*shown, *commands) if CANARY in text]
-    assert not [content for content in kept if CANARY.encode() in content]
+    secrets = {PASSWORD, CLIENT_SECRET, KEY_PASSWORD, WEB_PASSWORD, web_password_hash}
+    # As they are in headers of HTTP.
+    secrets |= {b64encode(f"{WEB_USER}:{WEB_PASSWORD}".encode()).decode()}
+    secrets |= {b64encode(f"{CLIENT}:{CLIENT_SECRET}".encode()).decode()}
+    assert not [(secret, text) for text in (*shown, *commands) for secret in secrets if secret in text]
+    assert not [secret for content in kept for secret in secrets if secret.encode() in content]
+
+
+def page_for_user(url: str) -> str:
+    """Return the text of a page for a user who logs in, waiting until it is served."""
+
+    def text() -> str | None:
+        try:
+            answer = httpx.get(url, auth=(WEB_USER, WEB_PASSWORD), timeout=_ANSWER_SECONDS)
+        except httpx.HTTPError:
+            return None
+        return answer.text if answer.status_code == 200 else None
+
+    return wait_for(text, url, _SERVED_SECONDS)
 
 
 def serving(log: Path) -> str:

@@ -29,6 +29,7 @@ from waiting import wait_for
 
 USER, PASSWORD = "monitor", 'se"c\\ret, =1'
 KEY_PASSWORD = "open sesame"
+CLIENT, CLIENT_SECRET = "client", "s3cret"
 _MODULES = "org.apache.kafka.common.security."
 _PROTOCOLS = {
     "MTLS": "SSL",
@@ -134,7 +135,7 @@ class _Answers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         credentials = b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
-        if credentials == "client:s3cret" and "grant_type=client_credentials" in form:
+        if credentials == f"{CLIENT}:{CLIENT_SECRET}" and "grant_type=client_credentials" in form:
             self._answer(200, self.server.token())
         else:
             self._answer(401, {"error": "invalid_client"})
@@ -203,8 +204,8 @@ class Secured:
                 | oauth
                 | {
                     "sasl.oauthbearer.method": "oidc",
-                    "sasl.oauthbearer.client.id": "client",
-                    "sasl.oauthbearer.client.secret": "s3cret",
+                    "sasl.oauthbearer.client.id": CLIENT,
+                    "sasl.oauthbearer.client.secret": CLIENT_SECRET,
                     "sasl.oauthbearer.scope": "kafka",
                     "sasl.oauthbearer.token.endpoint.url": f"{self.tokens.url}/token",
                 },
