@@ -1,4 +1,4 @@
-"""A prober in a thread, and the probes that it published."""
+"""A prober in a thread, the probes that it published, and members of groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -83,3 +83,67 @@ def probing(config: ProbeConfig) -> Iterator[Probed]:
         thread.join(DEADLINE_SECONDS)
     assert not thread.is_alive()
     assert not errors, errors
+
+
+def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, Probe]:
+    """Wait for the first probe with a state and this many members; return it with its time of reading."""
+
+    def look() -> tuple[float, Probe] | None:
+        for at, probe in probed.timed(group):
+            if probe.state == state and isinstance(probe.members, tuple) and len(probe.members) == members:
+                return at, probe
+        return None
+
+    found = wait_for(look, lambda: probed.of(group))
+    assert found is not None
+    return found
+
+
+class GroupMember:
+    """A member of a group that polls in a thread of its own, except while a test holds it.
+
+    Only that thread uses the client; `partitions` (null before the first assignment) and `member_id` are as of its last
+    poll.
+    """
+
+    def __init__(self, bootstrap: str, group: str, topic: str, client_id: str, **settings: str) -> None:
+        names = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id}
+        self._consumer = Consumer({**names, "log_level": 0, **settings})
+        self._consumer.subscribe([topic])
+        self._closing = threading.Event()
+        self._free = threading.Event()
+        self._free.set()
+        self._idle = threading.Event()
+        self.partitions: list[int] | None = None
+        self.member_id: str | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._free.set()
+        self._thread.join(DEADLINE_SECONDS)
+
+    def hold(self) -> None:
+        """Stop polling; return when it did."""
+        self._idle.clear()
+        self._free.clear()
+        assert self._idle.wait(DEADLINE_SECONDS)
+
+    def release(self) -> None:
+        """Resume polling."""
+        self._free.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._consumer.poll(0.05)
+            assignment = self._consumer.assignment()
+            self.partitions = sorted(each.partition for each in assignment) if assignment else None
+            self.member_id = self._consumer.memberid()
+            if not self._free.is_set():
+                self._idle.set()
+                self._free.wait()
+        self._consumer.close()

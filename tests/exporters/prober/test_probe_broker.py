@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import urllib.request
 import uuid
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
-    ShareConsumer,
     TopicCollection,
     TopicPartition,
 )
@@ -31,7 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from authorized import AUTHORIZED
-from exporters.prober.probing import DEADLINE_SECONDS, Probed, make_config, probing
+from exporters.prober.probing import DEADLINE_SECONDS, GroupMember, first, make_config, probing
 from making_topics import create_topic
 from rebalance_contract import CommitActivity, GroupLag, GroupSnapshot, Member, Probe, TopicCommits, TopicLag, encode
 from rebalance_deploy.embedded.kafka import SHORT_SESSION
@@ -82,74 +80,10 @@ def produce(bootstrap: str, topic: str, value: bytes, **where: Any) -> None:
     assert producer.flush(DEADLINE_SECONDS) == 0
 
 
-class GroupMember:
-    """A member of a group that polls in a thread of its own, except while a test holds it.
-
-    Only that thread uses the client; `partitions` (null before the first assignment) and `member_id` are as of its last
-    poll.
-    """
-
-    def __init__(self, bootstrap: str, group: str, topic: str, client_id: str, **settings: str) -> None:
-        names = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": client_id}
-        self._consumer = Consumer({**names, "log_level": 0, **settings})
-        self._consumer.subscribe([topic])
-        self._closing = threading.Event()
-        self._free = threading.Event()
-        self._free.set()
-        self._idle = threading.Event()
-        self.partitions: list[int] | None = None
-        self.member_id: str | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._free.set()
-        self._thread.join(DEADLINE_SECONDS)
-
-    def hold(self) -> None:
-        """Stop polling; return when it did."""
-        self._idle.clear()
-        self._free.clear()
-        assert self._idle.wait(DEADLINE_SECONDS)
-
-    def release(self) -> None:
-        """Resume polling."""
-        self._free.set()
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._consumer.poll(0.05)
-            assignment = self._consumer.assignment()
-            self.partitions = sorted(each.partition for each in assignment) if assignment else None
-            self.member_id = self._consumer.memberid()
-            if not self._free.is_set():
-                self._idle.set()
-                self._free.wait()
-        self._consumer.close()
-
-
 def members_of(probe: Probe) -> dict[str, tuple[str, Any]]:
     """A probe's members: client id -> (member id, partitions)."""
     assert isinstance(probe.members, tuple)
     return {each.client_id: (each.member_id, each.partitions) for each in probe.members}
-
-
-def first(probed: Probed, group: str, state: str, members: int) -> tuple[float, Probe]:
-    """Wait for the first probe with a state and this many members; return it with its time of reading."""
-
-    def look() -> tuple[float, Probe] | None:
-        for at, probe in probed.timed(group):
-            if probe.state == state and isinstance(probe.members, tuple) and len(probe.members) == members:
-                return at, probe
-        return None
-
-    found = wait_for(look, lambda: probed.of(group))
-    assert found is not None
-    return found
 
 
 def test_a_running_rebalance_is_seen(broker, name):
@@ -227,44 +161,6 @@ def test_newer_groups_have_state_type_and_topic_ids(broker, name):
         }
         (ids,) = {probe.topic_ids[name] for probe in probed.of(name) if probe.topic_ids}
     assert ids == read_topic_id(broker.bootstrap, name)
-
-
-def test_without_the_log_newer_groups_have_epochs_and_members(broker, name):
-    """A KIP-848 group and a share group: each member's partitions, and an epoch that a second member raises."""
-    create_topic(broker.bootstrap, name, partitions=2)
-    config = make_config(broker.bootstrap, f"{name}.", full_list_seconds=0.5, reads_log=False)
-    group, share_group, settings = f"{name}-kip848", f"{name}-share", {"group.protocol": "consumer"}
-    share = ShareConsumer({"bootstrap.servers": broker.bootstrap, "group.id": share_group, "client.id": "s"})
-    share.subscribe([name])
-    with probing(config) as probed, share, GroupMember(broker.bootstrap, group, name, "c", **settings):
-        _, alone = first(probed, group, "Stable", members=1)
-        (member,) = alone.members
-        assert (alone.type, alone.assignor, member.client_id) == ("consumer", "uniform", "c")
-        assert member.partitions == {name: [0, 1]}
-        assert member.member_epoch == alone.group_epoch
-        with GroupMember(broker.bootstrap, group, name, "d", **settings):
-            together = wait_for(lambda: shared_out(probed, group), lambda: probed.of(group))
-        assert together.group_epoch > alone.group_epoch
-        assert [each.partitions for each in together.members] in (
-            [{name: [0]}, {name: [1]}],
-            [{name: [1]}, {name: [0]}],
-        )
-        shared = wait_for(lambda: polled(share, probed, share_group), lambda: probed.of(share_group))
-        assert shared.type == "share"
-        assert shared.group_epoch >= 1
-        assert [(each.client_id, each.partitions) for each in shared.members] == [("s", {name: [0, 1]})]
-
-
-def shared_out(probed: Probed, group: str) -> Probe | None:
-    """The first probe of a stable group with two members that have partitions."""
-    found = (each for each in probed.of(group) if each.state == "Stable" and each.members)
-    return next((each for each in found if len(each.members) == 2 and all(m.partitions for m in each.members)), None)
-
-
-def polled(consumer: ShareConsumer, probed: Probed, group: str) -> Probe | None:
-    """Poll, and return the first probe of the group with a member that has partitions."""
-    consumer.poll(0.2)
-    return next((each for each in probed.of(group) if each.members and each.members[0].partitions), None)
 
 
 def test_ends_and_stable_offsets_with_an_open_transaction(broker, name):
