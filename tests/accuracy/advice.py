@@ -16,7 +16,7 @@ from accuracy.recordings import FOLDER, GOLDEN, Recording, read_recording
 from rebalance_contract import Finding, Rebalance, RebalanceImpact, decode
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
 from rebalance_devtools.stories import advised
-from rebalance_exporters.advice.absences import Seen, see
+from rebalance_exporters.advice.absences import PastRebalance, make_past_rebalance
 from rebalance_exporters.advice.estimates import Setting
 from rebalance_exporters.advice.estimator import estimate
 from rebalance_exporters.advice.look_back import look_back
@@ -97,9 +97,9 @@ def compare(pair: Pair) -> Compared:
 
 def estimates(pair: Pair, values: dict[Setting, int] | None = None) -> list[SettingEstimate]:
     """Return the advice on a pair's sick play; without values, for the values that it proposes itself."""
-    seen = read_seen(pair.sick)
-    ends = [each.rebalance.started_before_ms for each in seen]
-    return estimate(look_back(seen, min(ends), max(ends) + 1), values)
+    rebalances = read_rebalances(pair.sick)
+    ends = [each.rebalance.started_before_ms for each in rebalances]
+    return estimate(look_back(rebalances, min(ends), max(ends) + 1), values)
 
 
 def value_of(pair: Pair, sick: Recording) -> int:
@@ -122,7 +122,7 @@ def after_the_start(recording: Recording) -> list[Rebalance]:
 
 
 @cache
-def read_seen(path: Path) -> list[Seen]:
+def read_rebalances(path: Path) -> list[PastRebalance]:
     """Return the rebalances of a recording as the exporter would see them, each with its cause."""
     recording = read_recording(path)
     rows = recording.watched("all").rows["rebalance_impact"]
@@ -132,14 +132,15 @@ def read_seen(path: Path) -> list[Seen]:
         if finding.primary:
             causes |= dict.fromkeys(finding.rebalance_ids, finding)
     return [
-        _see(each, impacts.get(each.rebalance_id), causes.get(each.rebalance_id)) for each in recording.rebalances()
+        _past_rebalance(each, impacts.get(each.rebalance_id), causes.get(each.rebalance_id))
+        for each in recording.rebalances()
     ]
 
 
-def _see(rebalance: Rebalance, impact: RebalanceImpact | None, cause: Finding | None) -> Seen:
+def _past_rebalance(rebalance: Rebalance, impact: RebalanceImpact | None, cause: Finding | None) -> PastRebalance:
     if cause is None:
-        return Seen(rebalance, impact)
-    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
+        return PastRebalance(rebalance, impact)
+    return make_past_rebalance(rebalance, impact, cause.rule, cause.confidence, cause.advice)
 
 
 def render() -> str:

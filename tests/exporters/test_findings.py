@@ -28,7 +28,7 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.api import Readiness
-from rebalance_exporters.advice.absences import Seen
+from rebalance_exporters.advice.absences import PastRebalance
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
@@ -398,7 +398,7 @@ def test_findings_of_a_group_say_what_their_advice_would_have_avoided(path: str,
     """By the kept rebalances; not for requests of all groups, whose history would take too long."""
     advice = Advice("max.poll.interval.ms", "60000", "120000, which is also the longest", "2 x longest")
     found = finding_row(advice=(advice,), rebalance_ids=("0-0", "0-20"))
-    view = make_view(group_row(), query_row(), found, *(row for seen in overrun() for row in seen_rows(seen)))
+    view = make_view(group_row(), query_row(), found, *(row for past in overrun() for row in past_rows(past)))
     ((reported,),) = [each["advice"] for each in ask(view, path).json()["findings"]]
     if is_reported:
         assert reported["avoided"]["rebalances"]["high"] == 2
@@ -407,15 +407,15 @@ def test_findings_of_a_group_say_what_their_advice_would_have_avoided(path: str,
         assert (reported["avoided"], reported["text"]) == (None, None)
 
 
-def seen_rows(seen: Seen) -> list[Row]:
+def past_rows(past: PastRebalance) -> list[Row]:
     """Return the rows of a rebalance and of its impact, an hour earlier."""
     times = {
-        name: getattr(seen.rebalance, name) - HOUR_MS
+        name: getattr(past.rebalance, name) - HOUR_MS
         for name in ("started_after_ms", "started_before_ms", "join_ended_at_ms", "completed_at_ms")
     }
-    rebalance = replace(seen.rebalance, **times)
+    rebalance = replace(past.rebalance, **times)
     key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}".encode()
-    cost = [] if seen.impact is None else [Row(IMPACT, key, encode(seen.impact))]
+    cost = [] if past.impact is None else [Row(IMPACT, key, encode(past.impact))]
     return [Row(REBALANCES, key, encode(rebalance)), *cost]
 
 

@@ -23,8 +23,8 @@ from rebalance_exporters.advice.absences import (
     STARVED,
     STOOD_STILL,
     Absence,
-    Seen,
-    Way,
+    DepartureKind,
+    PastRebalance,
     poll_limit_of,
 )
 from rebalance_exporters.advice.estimates import (
@@ -59,19 +59,19 @@ def estimate_session(past: LookBack, value: int | None) -> SettingEstimate:
     """
 
     def covers(absence: Absence, session_ms: float) -> Cover:
-        if absence.way not in (Way.EXPIRED, Way.UNKNOWN) or absence.rule in DID_NOT_POLL:
+        if absence.departure not in (DepartureKind.EXPIRED, DepartureKind.UNKNOWN) or absence.rule in DID_NOT_POLL:
             return NOT
         is_static = absence.member.group_instance_id is not None
         if absence.is_restart and not is_static:
             # A restarted dynamic member joins as a new member, with any session timeout.
             return NOT
-        agreed = absence.way is Way.EXPIRED and (is_static or absence.rule in STOOD_STILL)
+        agreed = absence.departure is DepartureKind.EXPIRED and (is_static or absence.rule in STOOD_STILL)
         return _within(absence, session_ms, agreed=agreed)
 
     now = _session_now(past)
     advised = _advised(past, now.setting.name)
     chosen, tally = _best(past, covers, now.ladder, value, advised=advised, most=now.most_ms)
-    deaths = [each for each in past.in_period() if each.way is Way.EXPIRED and each.back_in is None]
+    deaths = [each for each in past.in_period() if each.departure is DepartureKind.EXPIRED and each.back_in is None]
     cost = f"a member that dies is noticed after {_from(now.now_ms, chosen)}, and its partitions wait as long"
     if chosen is not None and now.longest_ms > chosen:
         cost = f"{cost}; members that have more, up to {span(now.longest_ms)}, are to keep it"
@@ -97,12 +97,16 @@ def estimate_max_poll_interval(past: LookBack, value: int | None) -> SettingEsti
     """
 
     def covers(absence: Absence, interval_ms: float) -> Cover:
-        if absence.way not in (Way.POLL_LIMIT, Way.UNKNOWN) or absence.is_restart or absence.rule in STOOD_STILL:
+        if (
+            absence.departure not in (DepartureKind.POLL_LIMIT, DepartureKind.UNKNOWN)
+            or absence.is_restart
+            or absence.rule in STOOD_STILL
+        ):
             return NOT
         if poll_limit_of(absence.member) is None and value is None:
             # Without a known limit, no value is known to be longer.
             return NOT
-        agreed = absence.way is Way.POLL_LIMIT and absence.rule in DID_NOT_POLL
+        agreed = absence.departure is DepartureKind.POLL_LIMIT and absence.rule in DID_NOT_POLL
         return _within(absence, interval_ms, agreed=agreed)
 
     current = _poll_limit(past)
@@ -130,11 +134,11 @@ def estimate_max_poll_records(past: LookBack, value: int | None) -> SettingEstim
 
     def covers(absence: Absence, share: float) -> Cover:
         limit, (low, high) = absence.limit_ms, absence.silent_ms
-        if absence.way is not Way.POLL_LIMIT or limit is None or absence.back_in is None:
+        if absence.departure is not DepartureKind.POLL_LIMIT or limit is None or absence.back_in is None:
             return NOT
         if past.is_connect or not has_poll_records(_library(past, absence)[0]):
             return NOT
-        advised = any(each.parameter == Setting.MAX_POLL_RECORDS for each in past.seen[absence.left_in].advice)
+        advised = any(each.parameter == Setting.MAX_POLL_RECORDS for each in past.rebalances[absence.left_in].advice)
         if not advised and absence.rule not in NO_CAUSE:
             return NOT
         certain = (
@@ -168,11 +172,11 @@ def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
     def covers(absence: Absence, session_ms: float) -> Cover:
         is_dynamic = absence.member.group_instance_id is None
         unexplained = absence.rule in NO_CAUSE
-        if not is_dynamic or absence.way is Way.POLL_LIMIT or not (absence.is_restart or unexplained):
+        if not is_dynamic or absence.departure is DepartureKind.POLL_LIMIT or not (absence.is_restart or unexplained):
             return NOT
         if past.is_connect or not has_static_members(*_library(past, absence), past.type):
             return NOT
-        agreed = absence.is_restart and absence.way is not Way.UNKNOWN
+        agreed = absence.is_restart and absence.departure is not DepartureKind.UNKNOWN
         return _within(absence, session_ms, agreed=agreed)
 
     now = _session_now(past)
@@ -180,7 +184,7 @@ def estimate_static(past: LookBack, value: int | None) -> SettingEstimate:
     chosen, tally = _best(past, covers, (now.now_ms, *now.ladder), value, most=now.most_ms)
     name = f"{now.setting.name} of the group" if now.setting.of_group else now.setting.name
     more = "" if chosen in (None, now.now_ms) else f", with {name} = {chosen}"
-    stops = [each for each in past.in_period() if each.way is Way.LEFT and each.back_in is None]
+    stops = [each for each in past.in_period() if each.departure is DepartureKind.LEFT and each.back_in is None]
     cost = f"a member that stops for good is noticed only {span(chosen or now.now_ms)} later; names must be unique"
     if stops:
         cost = f"{cost}; {plural(len(stops), 'member')} left for good in this time"
@@ -198,7 +202,7 @@ def _within(absence: Absence, limit_ms: float, *, agreed: bool) -> Cover:
     low, high = absence.silent_ms
     if absence.back_in is None:
         # It may have come back after the end of the period.
-        return Cover(False, low < limit_ms and absence.rule in NO_CAUSE and absence.way is Way.UNKNOWN)
+        return Cover(False, low < limit_ms and absence.rule in NO_CAUSE and absence.departure is DepartureKind.UNKNOWN)
     return Cover(agreed and absence.is_same and high is not None and high < limit_ms, low < limit_ms)
 
 
@@ -280,16 +284,16 @@ def _cover(rebalance: Rebalance, covers: Sequence[Cover]) -> Cover:
     return Cover(whole and all(each.certain for each in covers), True)
 
 
-def _lost_of_others(seen: Seen) -> EstimateRange:
+def _lost_of_others(past: PastRebalance) -> EstimateRange:
     """Return the lost time that would have been avoided: at least that of other members' partitions, at most all."""
-    if seen.impact is None:
+    if past.impact is None:
         return EstimateRange()
-    changed = {*seen.rebalance.left, *seen.rebalance.joined}
-    members = (*seen.rebalance.members_before, *seen.rebalance.members_after)
+    changed = {*past.rebalance.left, *past.rebalance.joined}
+    members = (*past.rebalance.members_before, *past.rebalance.members_after)
     own = owners_of(member for member in members if member.member_id in changed).keys()
-    start_ms = seen.rebalance.started_before_ms
-    others = sum(length_of(each, start_ms) for each in seen.impact.silences if (each.topic, each.partition) not in own)
-    return EstimateRange(min(others, seen.impact.lost_partition_ms), seen.impact.lost_partition_ms)
+    start_ms = past.rebalance.started_before_ms
+    others = sum(length_of(each, start_ms) for each in past.impact.silences if (each.topic, each.partition) not in own)
+    return EstimateRange(min(others, past.impact.lost_partition_ms), past.impact.lost_partition_ms)
 
 
 class _SessionNow(NamedTuple):
@@ -308,7 +312,7 @@ class _SessionNow(NamedTuple):
 
 
 def _session_now(past: LookBack) -> _SessionNow:
-    known_ms = _limit_of_missed(past, Way.EXPIRED, lambda member: member.session_timeout_ms)
+    known_ms = _limit_of_missed(past, DepartureKind.EXPIRED, lambda member: member.session_timeout_ms)
     setting = session_setting(past.type, known_ms)
     now_ms = session_or_usual(known_ms)
     # Only members that left count: the others need no longer session.
@@ -328,20 +332,20 @@ def _bound_of(past: LookBack, member: Member) -> int | None:
 
 
 def _library(past: LookBack, absence: Absence) -> tuple[str | None, tuple[int, ...]]:
-    library, version = library_of(absence.member, past.seen[absence.left_in].rebalance.protocol)
+    library, version = library_of(absence.member, past.rebalances[absence.left_in].rebalance.protocol)
     return library, parse_version(version)
 
 
-def _limit_of_missed(past: LookBack, way: Way, read: Callable[[Member], int | None]) -> int | None:
+def _limit_of_missed(past: LookBack, kind: DepartureKind, read: Callable[[Member], int | None]) -> int | None:
     """Return the largest limit of the members that exceeded theirs, else of any member; null if not known."""
-    missed = [read(each.member) for each in past.in_period() if each.way is way]
+    missed = [read(each.member) for each in past.in_period() if each.departure is kind]
     known = [each for each in missed if each is not None] or [each for each in map(read, past.members()) if each]
     return max(known, default=None)
 
 
 def _poll_limit(past: LookBack) -> int | None:
     """Return the largest max.poll.interval.ms of members that exceeded it, else of any member; null if not known."""
-    return _limit_of_missed(past, Way.POLL_LIMIT, poll_limit_of)
+    return _limit_of_missed(past, DepartureKind.POLL_LIMIT, poll_limit_of)
 
 
 def _above(ladder: Sequence[int], current: int | None) -> tuple[int, ...]:

@@ -30,7 +30,7 @@ _MORE_THAN_A_HINT = 0.5
 _HEARTBEATS_OF_SESSION = 3
 
 
-class Seen(NamedTuple):
+class PastRebalance(NamedTuple):
     """A rebalance and what is known of it: `rule` is its cause, null if none is known or it is only a hint.
 
     `advice` is that of the cause, or of the hint.
@@ -42,14 +42,14 @@ class Seen(NamedTuple):
     advice: tuple[Advice, ...] = ()
 
 
-def see(
+def make_past_rebalance(
     rebalance: Rebalance, impact: RebalanceImpact | None, rule: str, confidence: float, advice: tuple[Advice, ...]
-) -> Seen:
+) -> PastRebalance:
     """Return a rebalance with the finding about its cause; `rule` is null if its confidence is that of a hint."""
-    return Seen(rebalance, impact, rule if confidence >= _MORE_THAN_A_HINT else None, advice)
+    return PastRebalance(rebalance, impact, rule if confidence >= _MORE_THAN_A_HINT else None, advice)
 
 
-class Way(Enum):
+class DepartureKind(Enum):
     """How a member left: session expired, poll limit exceeded, or neither; unknown if the rebalance was not judged."""
 
     EXPIRED = "expired"
@@ -63,13 +63,13 @@ class Absence:
     """A member that left in the rebalance `left_in`, and came back in `back_in`, which may be the same.
 
     Both are indexes into the list of rebalances; `back_in` is null if it did not come back. `away_ms` bounds the time
-    between them. `silent_ms` bounds the time since its last heartbeat, poll or leave request, depending on `way`. The
-    upper bounds are null while it has not come back, and if the time before it left is not known. `is_same`: client id
-    and host are the same as before; otherwise only the client id is.
+    between them. `silent_ms` bounds the time since its last heartbeat, poll or leave request, depending on `departure`.
+    The upper bounds are null while it has not come back, and if the time before it left is not known. `is_same`: client
+    id and host are the same as before; otherwise only the client id is.
     """
 
     member: Member
-    way: Way
+    departure: DepartureKind
     rule: str | None
     left_in: int
     back_in: int | None
@@ -86,35 +86,37 @@ class Absence:
     @property
     def limit_ms(self) -> int | None:
         """The limit on its silence, in milliseconds; null if no record has it."""
-        return poll_limit_of(self.member) if self.way is Way.POLL_LIMIT else self.member.session_timeout_ms
+        return (
+            poll_limit_of(self.member) if self.departure is DepartureKind.POLL_LIMIT else self.member.session_timeout_ms
+        )
 
 
 #: Selects a generation.
 _Test = Callable[[Generation], bool]
 
 
-class _Gone(NamedTuple):
+class _Departed(NamedTuple):
     member: Member
     place: int
-    way: Way
+    departure: DepartureKind
     at_ms: EstimateRange
 
 
-class _Back(NamedTuple):
+class _Return(NamedTuple):
     place: int
     member_id: str
     at_ms: EstimateRange
 
 
-class _Waiting:
+class _AwayMembers:
     """Members that left and have not come back, with lookup in constant time; the first that left is returned first."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, _Gone] = {}
+        self._by_id: dict[str, _Departed] = {}
         self._by_place: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
         self._by_client: dict[str, dict[str, None]] = defaultdict(dict)
 
-    def add(self, gone: _Gone) -> None:
+    def add(self, gone: _Departed) -> None:
         """Add a member that left. If it leaves twice, as rows of other writers may say, the later time counts."""
         member = gone.member
         self._pop(member.member_id)
@@ -122,7 +124,7 @@ class _Waiting:
         self._by_place[member.client_id, member.host][member.member_id] = None
         self._by_client[member.client_id][member.member_id] = None
 
-    def take(self, newcomer: Member, named: str | None, *, is_same: bool) -> _Gone | None:
+    def take(self, newcomer: Member, named: str | None, *, is_same: bool) -> _Departed | None:
         """Remove and return the former member of a newcomer: the one named, else the first with the same client id.
 
         If `is_same`, the host must be the same too. Null if there is none.
@@ -133,14 +135,14 @@ class _Waiting:
         member_id = named if named is not None else next(iter(alike or ()), None)
         return None if member_id is None else self._pop(member_id)
 
-    def _pop(self, member_id: str) -> _Gone | None:
+    def _pop(self, member_id: str) -> _Departed | None:
         gone = self._by_id.pop(member_id, None)
         if gone is not None:
             del self._by_place[gone.member.client_id, gone.member.host][member_id]
             del self._by_client[gone.member.client_id][member_id]
         return gone
 
-    def rest(self) -> Iterable[_Gone]:
+    def rest(self) -> Iterable[_Departed]:
         """Return the members that have not come back."""
         return self._by_id.values()
 
@@ -154,46 +156,46 @@ def poll_limit_of(member: Member) -> int | None:
     return None if library == AIOKAFKA else member.rebalance_timeout_ms
 
 
-def find_absences(seen: Sequence[Seen], until_ms: int) -> list[Absence]:
+def find_absences(rebalances: Sequence[PastRebalance], until_ms: int) -> list[Absence]:
     """Return the absences in rebalances sorted by their start; those without an end are measured up to `until_ms`."""
     found: list[Absence] = []
-    waiting = _Waiting()
-    for place, each in enumerate(seen):
+    away = _AwayMembers()
+    for place, each in enumerate(rebalances):
         joined, named = frozenset(each.rebalance.joined), {new: old for old, new in each.rebalance.replaced}
         newcomers = [member for member in each.rebalance.members_after if member.member_id in joined]
-        for gone in _gone(each, place):
-            waiting.add(gone)
+        for gone in _departed_members(each, place):
+            away.add(gone)
         for is_same in (True, False):
             strangers = []
             for newcomer in newcomers:
-                before = waiting.take(newcomer, named.get(newcomer.member_id), is_same=is_same)
+                before = away.take(newcomer, named.get(newcomer.member_id), is_same=is_same)
                 if before is None:
                     strangers.append(newcomer)
                     continue
-                back = _Back(place, newcomer.member_id, _when_in(each.rebalance, newcomer.member_id))
-                found.append(_absence(seen, before, back, is_same=newcomer.host == before.member.host))
+                back = _Return(place, newcomer.member_id, _when_returned(each.rebalance, newcomer.member_id))
+                found.append(_absence(rebalances, before, back, is_same=newcomer.host == before.member.host))
             newcomers = strangers
-    found += [_absence(seen, gone, None, is_same=True, until_ms=until_ms) for gone in waiting.rest()]
+    found += [_absence(rebalances, gone, None, is_same=True, until_ms=until_ms) for gone in away.rest()]
     return found
 
 
-def _gone(each: Seen, place: int) -> Iterator[_Gone]:
+def _departed_members(each: PastRebalance, place: int) -> Iterator[_Departed]:
     """Yield the members that left in a rebalance."""
     before = {member.member_id: member for member in each.rebalance.members_before}
     for name in each.rebalance.left:
         if name in before:
-            yield _Gone(before[name], place, _way(each, name), _when_gone(each, name))
+            yield _Departed(before[name], place, _departure_kind(each, name), _when_left(each, name))
 
 
-def _way(each: Seen, name: str) -> Way:
+def _departure_kind(each: PastRebalance, name: str) -> DepartureKind:
     impact = each.impact
     if impact is not None and name in (impact.expired or ()):
-        return Way.EXPIRED
+        return DepartureKind.EXPIRED
     if impact is not None and name in (impact.poll_timeout or ()):
-        return Way.POLL_LIMIT
+        return DepartureKind.POLL_LIMIT
     # `expired` is null while the rebalance has not been judged; a rebalance with a cause was judged.
     is_judged = each.rule not in NO_CAUSE or (impact is not None and impact.expired is not None)
-    return Way.LEFT if is_judged else Way.UNKNOWN
+    return DepartureKind.LEFT if is_judged else DepartureKind.UNKNOWN
 
 
 def when_begun(rebalance: Rebalance) -> EstimateRange:
@@ -220,7 +222,7 @@ def _heartbeat_ms(rebalance: Rebalance) -> int:
     return max(sessions, default=USUAL_SESSION_MS) // _HEARTBEATS_OF_SESSION
 
 
-def _when_gone(each: Seen, name: str) -> EstimateRange:
+def _when_left(each: PastRebalance, name: str) -> EstimateRange:
     """Return when a member left: at the start if that began the rebalance, else in its generation."""
     if any(name in generation.left for generation in each.rebalance.generations[1:]):
         return _when(each.rebalance, lambda generation: name in generation.left)
@@ -229,7 +231,7 @@ def _when_gone(each: Seen, name: str) -> EstimateRange:
     return when_begun(each.rebalance)
 
 
-def _when_in(rebalance: Rebalance, name: str) -> EstimateRange:
+def _when_returned(rebalance: Rebalance, name: str) -> EstimateRange:
     """Return the time range in which a member came back."""
     return _when(rebalance, lambda generation: name in generation.joined)
 
@@ -251,15 +253,17 @@ def _when(rebalance: Rebalance, is_it: _Test) -> EstimateRange:
     return EstimateRange(low, max(low, rebalance.completed_at_ms or low))
 
 
-def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: bool, until_ms: int = 0) -> Absence:
-    left_in, at_ms = seen[gone.place], gone.at_ms
+def _absence(
+    rebalances: Sequence[PastRebalance], gone: _Departed, back: _Return | None, *, is_same: bool, until_ms: int = 0
+) -> Absence:
+    left_in, at_ms = rebalances[gone.place], gone.at_ms
     if back is None:
         away: tuple[int, int | None] = (max(0, until_ms - at_ms.high), None)
     else:
         away = (max(0, back.at_ms.low - at_ms.high), max(0, back.at_ms.high - at_ms.low))
     return Absence(
         member=gone.member,
-        way=gone.way,
+        departure=gone.departure,
         rule=left_in.rule,
         left_in=gone.place,
         back_in=None if back is None else back.place,
@@ -270,19 +274,21 @@ def _absence(seen: Sequence[Seen], gone: _Gone, back: _Back | None, *, is_same: 
     )
 
 
-def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int | None]) -> tuple[int, int | None]:
+def _silent(
+    left_in: PastRebalance, gone: _Departed, back: _Return | None, away: tuple[int, int | None]
+) -> tuple[int, int | None]:
     """Return the bounds of a member's silence: the limit that it exceeded, plus the time until it came back."""
-    if gone.way in (Way.LEFT, Way.UNKNOWN):
+    if gone.departure in (DepartureKind.LEFT, DepartureKind.UNKNOWN):
         return away
     low, high = away
-    limit = poll_limit_of(gone.member) if gone.way is Way.POLL_LIMIT else gone.member.session_timeout_ms
+    limit = poll_limit_of(gone.member) if gone.departure is DepartureKind.POLL_LIMIT else gone.member.session_timeout_ms
     waited_for = back is not None and back.place == gone.place and left_in.rule in _BEFORE_EXPIRY
-    if gone.way is Way.EXPIRED and waited_for and limit is not None:
+    if gone.departure is DepartureKind.EXPIRED and waited_for and limit is not None:
         # The newcomer joined before the session of its predecessor expired, and the group waited for that.
         return 0, limit - 1
     if limit is None:
         # A session timeout set by brokers is the default, unless it was changed; a poll limit is not known at all.
-        return low + (USUAL_SESSION_MS if gone.way is Way.EXPIRED else 0), None
+        return low + (USUAL_SESSION_MS if gone.departure is DepartureKind.EXPIRED else 0), None
     committed_ms = _last_commit(left_in, gone.member)
     longest = None if high is None else limit + high
     if back is not None and committed_ms is not None and longest is not None:
@@ -291,7 +297,7 @@ def _silent(left_in: Seen, gone: _Gone, back: _Back | None, away: tuple[int, int
     return limit + low, longest
 
 
-def _last_commit(left_in: Seen, member: Member) -> int | None:
+def _last_commit(left_in: PastRebalance, member: Member) -> int | None:
     """Return the latest commit of those of a member's partitions that stood still; null if there is none."""
     if left_in.impact is None or member.partitions is None:
         return None

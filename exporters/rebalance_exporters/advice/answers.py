@@ -18,7 +18,7 @@ from rebalance_contract.api_reports import (
     PeriodWorth,
     SettingEstimate,
 )
-from rebalance_exporters.advice.absences import Seen, see
+from rebalance_exporters.advice.absences import PastRebalance, make_past_rebalance
 from rebalance_exporters.advice.advised import with_avoided
 from rebalance_exporters.advice.estimator import avoids_something, estimate, worth_of
 from rebalance_exporters.advice.look_back import CONTEXT_MS, LookBack, add_up, look_back
@@ -58,9 +58,11 @@ def describe_findings(
 
 
 def _history(past: RebalanceHistory, since_ms: int, now_ms: int) -> LookBack:
-    seen = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
+    rebalances = [_read(kept, cause) for kept, cause in past.rebalances if kept.started_ms >= since_ms - CONTEXT_MS]
     # The stream's clock may be ahead of this one: rebalances that start after `now_ms` count too.
-    return look_back(seen, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in seen))))
+    return look_back(
+        rebalances, since_ms, max((now_ms, *(each.rebalance.started_before_ms + 1 for each in rebalances)))
+    )
 
 
 def find_worth(
@@ -74,19 +76,19 @@ def find_worth(
     found: dict[str, dict[GroupKey, SettingEstimate]] = defaultdict(dict)
     for key, of_group in groups.items():
         # Read group by group: a rebalance takes many times more memory when unpacked.
-        seen = [_read(*each) for each in of_group]
-        for each in estimate(look_back(seen, since_ms, until_ms)):
+        history = [_read(*each) for each in of_group]
+        for each in estimate(look_back(history, since_ms, until_ms)):
             if avoids_something(each):
                 found[each.setting][key] = each
     described = (_describe(setting, of_groups) for setting, of_groups in found.items())
     return tuple(sorted(described, key=lambda each: (worth_of(each.avoided), each.setting))[:limit])
 
 
-def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> Seen:
+def _read(kept: KeptRebalance, cause: PrimaryCause | None) -> PastRebalance:
     rebalance, impact = kept.read()
     if cause is None:
-        return Seen(rebalance, impact)
-    return see(rebalance, impact, cause.rule, cause.confidence, cause.advice)
+        return PastRebalance(rebalance, impact)
+    return make_past_rebalance(rebalance, impact, cause.rule, cause.confidence, cause.advice)
 
 
 def _describe(setting: str, of_groups: Mapping[GroupKey, SettingEstimate]) -> PeriodWorth:

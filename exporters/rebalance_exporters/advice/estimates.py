@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rebalance_contract import CommitGap, Member
 from rebalance_contract.api_reports import Avoided, EstimateRange, SettingEstimate
-from rebalance_exporters.advice.absences import Seen
+from rebalance_exporters.advice.absences import PastRebalance
 
 
 class Setting(StrEnum):
@@ -51,10 +51,10 @@ class AvoidedRebalances:
     rebalancing_ms: list[int] = field(default_factory=lambda: [0, 0])
     lost_ms: list[int] = field(default_factory=lambda: [0, 0])
 
-    def add(self, seen: Seen, cover: Cover, lost_ms: EstimateRange) -> None:
+    def add(self, past: PastRebalance, cover: Cover, lost_ms: EstimateRange) -> None:
         """Add a rebalance that would have been avoided."""
-        took_ms = seen.rebalance.duration_min_ms or 0
-        (self.certain if cover.certain else self.possible).append(seen.rebalance.rebalance_id)
+        took_ms = past.rebalance.duration_min_ms or 0
+        (self.certain if cover.certain else self.possible).append(past.rebalance.rebalance_id)
         self.rebalancing_ms[0] += took_ms if cover.certain else 0
         self.rebalancing_ms[1] += took_ms
         self.lost_ms[0] += lost_ms.low if cover.certain else 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rebalance_contract import GroupType, Member
 from rebalance_contract.api_reports import PeriodSums
 from rebalance_contract.client_settings import is_connect
-from rebalance_exporters.advice.absences import Absence, Seen, find_absences
+from rebalance_exporters.advice.absences import Absence, PastRebalance, find_absences
 
 #: Rebalances this long before a period are needed to recognise members that came back in it.
 CONTEXT_MS = 3_600_000
@@ -21,14 +21,14 @@ class LookBack:
     Those that start from `since_ms` to before `until_ms` count; earlier ones are context.
     """
 
-    seen: tuple[Seen, ...]
+    rebalances: tuple[PastRebalance, ...]
     absences: tuple[Absence, ...]
     since_ms: int
     until_ms: int
 
-    def counted(self) -> Iterator[tuple[int, Seen]]:
+    def counted(self) -> Iterator[tuple[int, PastRebalance]]:
         """Yield the rebalances that began in the period, with their indexes."""
-        for place, each in enumerate(self.seen):
+        for place, each in enumerate(self.rebalances):
             if self.since_ms <= each.rebalance.started_before_ms < self.until_ms:
                 yield place, each
 
@@ -40,12 +40,12 @@ class LookBack:
     @property
     def type(self) -> str:
         """The type of the group, by its latest rebalance."""
-        return self.seen[-1].rebalance.type if self.seen else GroupType.CLASSIC
+        return self.rebalances[-1].rebalance.type if self.rebalances else GroupType.CLASSIC
 
     @property
     def protocol(self) -> str | None:
         """The protocol that its members agreed on last, null if not known."""
-        return self.seen[-1].rebalance.protocol if self.seen else None
+        return self.rebalances[-1].rebalance.protocol if self.rebalances else None
 
     @property
     def is_connect(self) -> bool:
@@ -58,20 +58,20 @@ class LookBack:
         return [each for each in self.absences if each.left_in in places]
 
 
-def look_back(seen: Iterable[Seen], since_ms: int, until_ms: int) -> LookBack:
+def look_back(rebalances: Iterable[PastRebalance], since_ms: int, until_ms: int) -> LookBack:
     """Return the past of a group as `estimate` reads it."""
-    ordered = sorted(seen, key=lambda each: (each.rebalance.started_before_ms, each.rebalance.rebalance_id))
+    ordered = sorted(rebalances, key=lambda each: (each.rebalance.started_before_ms, each.rebalance.rebalance_id))
     begun = tuple(each for each in ordered if each.rebalance.started_before_ms < until_ms)
     return LookBack(begun, tuple(find_absences(begun, until_ms)), since_ms, until_ms)
 
 
 def add_up(past: LookBack) -> PeriodSums:
     """Return the totals of the period's rebalances."""
-    seen = [each for _, each in past.counted()]
-    impacts = [each.impact for each in seen if each.impact is not None]
+    rebalances = [each for _, each in past.counted()]
+    impacts = [each.impact for each in rebalances if each.impact is not None]
     return PeriodSums(
-        rebalances=len(seen),
-        rebalancing_ms=sum(each.rebalance.duration_min_ms or 0 for each in seen),
+        rebalances=len(rebalances),
+        rebalancing_ms=sum(each.rebalance.duration_min_ms or 0 for each in rebalances),
         lost_partition_ms=sum(each.lost_partition_ms for each in impacts),
-        uncosted=len(seen) - len(impacts),
+        uncosted=len(rebalances) - len(impacts),
     )

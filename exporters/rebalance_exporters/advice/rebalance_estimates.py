@@ -16,7 +16,7 @@ from rebalance_contract.client_settings import (
     parse_version,
     speaks_kip848,
 )
-from rebalance_exporters.advice.absences import HELD_UP, WAITED_FOR, Seen, when_begun, when_last_joined
+from rebalance_exporters.advice.absences import HELD_UP, WAITED_FOR, PastRebalance, when_begun, when_last_joined
 from rebalance_exporters.advice.estimates import (
     ENOUGH,
     MARGIN,
@@ -164,7 +164,7 @@ def _is_start(rebalance: Rebalance) -> bool:
     return rebalance.type == GroupType.CLASSIC and not rebalance.members_before and bool(rebalance.joined)
 
 
-def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, int]]]:
+def _arrivals_at_start(past: LookBack) -> Iterator[tuple[PastRebalance, str, tuple[int, int]]]:
     """Yield rebalances in which members joined a newly started group, the id of its start, and the time between.
 
     The time is a range in milliseconds and counts from the previous arrival.
@@ -172,7 +172,7 @@ def _arrivals_at_start(past: LookBack) -> Iterator[tuple[Seen, str, tuple[int, i
     start, before = "", EstimateRange()
     counted = {place for place, _ in past.counted()}
     back = {(each.back_in, each.new_id) for each in past.absences}
-    for place, each in enumerate(past.seen):
+    for place, each in enumerate(past.rebalances):
         rebalance = each.rebalance
         if _is_start(rebalance):
             start, before = rebalance.rebalance_id, when_last_joined(rebalance)

@@ -11,7 +11,7 @@ from exporters.test_findings import OVERRUN
 from rebalance_contract import Advice, Finding
 from rebalance_contract.api import AdviceRow
 from rebalance_contract.api_reports import Avoided, EstimateRange
-from rebalance_exporters.advice.absences import Seen
+from rebalance_exporters.advice.absences import PastRebalance
 from rebalance_exporters.advice.advised import with_avoided, without_avoided
 from rebalance_exporters.advice.look_back import look_back
 
@@ -24,9 +24,9 @@ def advising(*changes: tuple[str, str | None, str]) -> Finding:
     return replace(OVERRUN, advice=tuple(Advice(*each, formula="-") for each in changes))
 
 
-def reported(seen: list[Seen], *changes: tuple[str, str | None, str]) -> tuple[AdviceRow, ...]:
+def reported(rebalances: list[PastRebalance], *changes: tuple[str, str | None, str]) -> tuple[AdviceRow, ...]:
     """Return the advice as reported by the API, of a group with these rebalances."""
-    (row,) = with_avoided([advising(*changes)], look_back(seen, NOW_MS - _HOUR_MS, NOW_MS + _HOUR_MS))
+    (row,) = with_avoided([advising(*changes)], look_back(rebalances, NOW_MS - _HOUR_MS, NOW_MS + _HOUR_MS))
     return row.advice
 
 

@@ -11,7 +11,7 @@ from exporters.past import RECORDS, cause_row
 from rebalance_contract import encode
 from rebalance_contract.api import Readiness
 from rebalance_contract.api_reports import AdviceAnswer, EstimateRange, PeriodWorth
-from rebalance_exporters.advice.absences import Seen
+from rebalance_exporters.advice.absences import PastRebalance
 from rebalance_exporters.advice.answers import find_worth, make_answer
 from rebalance_exporters.state.view import IMPACT, REBALANCES, Row, View
 
@@ -19,10 +19,10 @@ READY = Readiness(True, "ready")
 DAY_MS = 86_400_000
 
 
-def rows_of(seen: list[Seen], **changes: Any) -> list[Row]:
+def rows_of(rebalances: list[PastRebalance], **changes: Any) -> list[Row]:
     """The rows of rebalances and of their impact."""
     rows = []
-    for each in seen:
+    for each in rebalances:
         rebalance = replace(each.rebalance, **changes)
         key = f"{rebalance.cluster}/{rebalance.group}/{rebalance.rebalance_id}".encode()
         rows.append(Row(REBALANCES, key, encode(rebalance)))
@@ -40,10 +40,10 @@ def view_of(*rows: Row) -> View:
 
 def paused(at_s: float = 0, group: str = "payments", cluster: str = "prod") -> list[Row]:
     """A member of a group is lost by session expiry, and rejoins: two rebalances with their cause."""
-    seen = pause(at_s)
-    names = [each.rebalance.rebalance_id for each in seen]
+    rebalances = pause(at_s)
+    names = [each.rebalance.rebalance_id for each in rebalances]
     cause = cause_row(*names, rule="process_pause", group=group, cluster=cluster, advice=(RECORDS,))
-    return [*rows_of(seen, group=group, cluster=cluster), cause]
+    return [*rows_of(rebalances, group=group, cluster=cluster), cause]
 
 
 def answer(view: View, since_ms: int = 0, group: str = "payments") -> AdviceAnswer:
@@ -73,10 +73,10 @@ def test_the_cause_of_a_rebalance_makes_its_estimate_certain() -> None:
 
 def test_a_hint_leaves_it_open() -> None:
     """An unsure cause does not count, for the session and for records alike."""
-    seen = pause(rule=None)
-    names = [each.rebalance.rebalance_id for each in seen]
+    rebalances = pause(rule=None)
+    names = [each.rebalance.rebalance_id for each in rebalances]
     hint = cause_row(*names, rule="process_pause", group="payments", cluster="prod", confidence=0.4, advice=(RECORDS,))
-    (session, *_) = answer(view_of(*rows_of(seen), hint)).estimates
+    (session, *_) = answer(view_of(*rows_of(rebalances), hint)).estimates
     assert (session.setting, session.avoided.rebalances) == ("session.timeout.ms", EstimateRange(0, 2))
 
 

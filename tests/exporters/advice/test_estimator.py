@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from rebalance_contract import Advice, CommitGap, Generation, Member, Rebalance, RebalanceImpact, RebalanceOutcome
 from rebalance_contract.api_reports import EstimateRange, SettingEstimate
-from rebalance_exporters.advice.absences import Seen, Way, find_absences
+from rebalance_exporters.advice.absences import DepartureKind, PastRebalance, find_absences
 from rebalance_exporters.advice.estimates import Setting
 from rebalance_exporters.advice.estimator import avoids_something, estimate
 from rebalance_exporters.advice.look_back import add_up, look_back
 
 NOW_MS = 1_790_000_000_000
 RECORDS = Advice("max.poll.records", "500", "124", "half")
+History = list[PastRebalance]
 
 
 def member(name: str, number: int = 1, host: str = "/10.0.0.1", **more: Any) -> Member:
@@ -38,7 +39,7 @@ def rebalance(
     advice: tuple[Advice, ...] = (),
     lost: Mapping[int, int] | None = None,
     **changes: Any,
-) -> Seen:
+) -> PastRebalance:
     """A rebalance with its beginning and duration in seconds; `lost` are milliseconds by partition of topic t."""
     start_ms = NOW_MS + int(at_s * 1000)
     ids_before, ids_after = {each.member_id for each in before}, {each.member_id for each in after}
@@ -80,13 +81,13 @@ def rebalance(
         expired=tuple(expired or ()) if expired is not None or poll_timeout else None,
         poll_timeout=tuple(poll_timeout) if expired is not None or poll_timeout else None,
     )
-    return Seen(replace(reported, **changes), impact if judged else None, rule, advice)
+    return PastRebalance(replace(reported, **changes), impact if judged else None, rule, advice)
 
 
 A = member("a")
 
 
-def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None = "process_pause") -> list[Seen]:
+def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None = "process_pause") -> History:
     """Member b is lost after its session of 10 s, and rejoins a while later."""
     b, again = member("b", number), member("b", number + 1)
     return [
@@ -95,7 +96,7 @@ def pause(at_s: float = 0, away_s: float = 8, number: int = 1, rule: str | None 
     ]
 
 
-def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), away_s: float = 20) -> list[Seen]:
+def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), away_s: float = 20) -> History:
     """Member b leaves because it did not poll for 60 s, and rejoins."""
     b, again = member("b"), member("b", 2)
     return [
@@ -104,16 +105,16 @@ def overrun(rule: str | None = "poll_overrun", advice: tuple[Advice, ...] = (), 
     ]
 
 
-def find(seen: Sequence[Seen], setting: str, value: int | None = None, *, since_s: float = -1e6) -> SettingEstimate:
+def find(history: History, setting: str, value: int | None = None, *, since_s: float = -1e6) -> SettingEstimate:
     """The estimate of one setting."""
-    past = look_back(seen, NOW_MS + int(since_s * 1000), NOW_MS + 86_400_000)
+    past = look_back(history, NOW_MS + int(since_s * 1000), NOW_MS + 86_400_000)
     values = {} if value is None else {Setting(setting): value}
     return next(each for each in estimate(past, values) if each.setting == setting)
 
 
-def counts(seen: Sequence[Seen], setting: str, value: int | None = None, **more: float) -> tuple[int, int]:
+def counts(history: History, setting: str, value: int | None = None, **more: float) -> tuple[int, int]:
     """The minimum and maximum number of rebalances that a setting would have avoided."""
-    found = find(seen, setting, value, **more).avoided.rebalances
+    found = find(history, setting, value, **more).avoided.rebalances
     return found.low, found.high
 
 
@@ -152,19 +153,19 @@ def test_a_static_member_needs_a_session_that_outlasts_its_restart():
     """It already has an instance id."""
     named = {"group_instance_id": "w1"}
     gone, back = member("b", **named), member("b", 2, **named)
-    seen = [
+    history = [
         rebalance(0, (A, gone), (A,), rule="static_session_too_short", expired=[gone.member_id]),
         rebalance(8, (A,), (A, back), rule="static_session_too_short"),
     ]
-    assert counts(seen, "session.timeout.ms", 30_000) == (2, 2)
-    assert counts(seen, "group.instance.id", 30_000) == (0, 0)
+    assert counts(history, "session.timeout.ms", 30_000) == (2, 2)
+    assert counts(history, "group.instance.id", 30_000) == (0, 0)
 
 
 def test_a_death_is_never_avoided_and_counts_as_cost():
     """The loss of a member that does not return is noticed later."""
     b = member("b")
-    seen = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
-    found = find(seen, "session.timeout.ms")
+    history = [*pause(), rebalance(60, (A, b), (A,), rule="member_crash", expired=[b.member_id])]
+    found = find(history, "session.timeout.ms")
     assert found.avoided.rebalances == EstimateRange(2, 2)
     assert found.cost == (
         "a member that dies is noticed after 30 s instead of 10 s, and its partitions wait as long; "
@@ -175,11 +176,11 @@ def test_a_death_is_never_avoided_and_counts_as_cost():
 def test_another_change_beside_makes_it_inevitable():
     """A new member joins in the rebalance in which one is lost, so that rebalance is inevitable."""
     b, again, c = member("b"), member("b", 2), member("c")
-    seen = [
+    history = [
         rebalance(0, (A, b), (A, c), rule="process_pause", expired=[b.member_id]),
         rebalance(8, (A, c), (A, c, again), rule="process_pause"),
     ]
-    assert counts(seen, "session.timeout.ms", 30_000) == (1, 1)
+    assert counts(history, "session.timeout.ms", 30_000) == (1, 1)
 
 
 def test_who_came_and_went_in_between_leaves_it_open():
@@ -192,13 +193,13 @@ def test_who_came_and_went_in_between_leaves_it_open():
 def test_an_emptied_group_needs_both_of_its_members():
     """Both left after overruns; one returned too late for the value."""
     a, b, a2, b2 = member("a"), member("b"), member("a", 2), member("b", 2)
-    seen = [
+    history = [
         rebalance(0, (a, b), (), rule="poll_overrun", poll_timeout=[a.member_id, b.member_id]),
         rebalance(10, (), (a2,), rule="poll_overrun"),
         rebalance(50, (a2,), (a2, b2), rule="poll_overrun"),
     ]
-    assert counts(seen, "max.poll.interval.ms", 90_000) == (1, 1)
-    assert counts(seen, "max.poll.interval.ms", 120_000) == (3, 3)
+    assert counts(history, "max.poll.interval.ms", 90_000) == (1, 1)
+    assert counts(history, "max.poll.interval.ms", 120_000) == (3, 3)
 
 
 def test_polls_that_came_late():
@@ -217,33 +218,33 @@ def test_polls_that_came_late():
 def test_the_last_commit_bounds_how_long_nobody_polled():
     """A member that committed three seconds before it left has polled then, whatever its limit."""
     b = member("b", partitions={"t": [1]}, rebalance_timeout_ms=4_000)
-    committed = CommitGap("t", 1, NOW_MS - 3_000, NOW_MS + 9_000)
     first = rebalance(0, (A, b), (A,), rule="poll_overrun", poll_timeout=[b.member_id])
     assert first.impact is not None
-    first = first._replace(impact=replace(first.impact, silences=(committed,)))
+    first = first._replace(impact=replace(first.impact, silences=(CommitGap("t", 1, NOW_MS - 3_000, NOW_MS + 9_000),)))
     second = rebalance(8, (A,), (A, member("b", 2)), rule="poll_overrun")
     (absence,) = find_absences([first, second], NOW_MS)
-    assert (absence.way, absence.away_ms, absence.silent_ms) == (Way.POLL_LIMIT, (8_000, 9_000), (12_000, 12_000))
+    told = (absence.departure, absence.away_ms, absence.silent_ms)
+    assert told == (DepartureKind.POLL_LIMIT, (8_000, 9_000), (12_000, 12_000))
 
 
 def test_a_deploy_is_avoided_by_names():
     """Members left cleanly and returned with the same client id and host; one on another host may be another."""
     b, moved = member("b"), member("b", 2, host="/10.0.0.9")
-    seen = [
+    history = [
         rebalance(0, (A, b), (A,), rule="rolling_deploy"),
         rebalance(5, (A,), (A, member("b", 2)), rule="rolling_deploy"),
     ]
-    assert counts(seen, "group.instance.id", 10_000) == (2, 2)
-    seen[1] = rebalance(5, (A,), (A, moved), rule="rolling_deploy")
-    assert counts(seen, "group.instance.id", 10_000) == (0, 2)
+    assert counts(history, "group.instance.id", 10_000) == (2, 2)
+    history[1] = rebalance(5, (A,), (A, moved), rule="rolling_deploy")
+    assert counts(history, "group.instance.id", 10_000) == (0, 2)
 
 
 def test_a_newcomer_that_waited_for_the_ghost_came_within_the_session():
     """Killed and restarted at once: the rebalance waits for the session of the old member."""
     b, again = member("b"), member("b", 2)
-    seen = [rebalance(0, (A, b), (A, again), rule="ungraceful_shutdown", expired=[b.member_id])]
-    assert counts(seen, "group.instance.id", 10_000) == (1, 1)
-    assert find(seen, "group.instance.id").cost.startswith("a member that stops for good is noticed only")
+    history = [rebalance(0, (A, b), (A, again), rule="ungraceful_shutdown", expired=[b.member_id])]
+    assert counts(history, "group.instance.id", 10_000) == (1, 1)
+    assert find(history, "group.instance.id").cost.startswith("a member that stops for good is noticed only")
 
 
 def test_time_of_the_own_partitions_is_lost_all_the_same():
@@ -267,39 +268,40 @@ def test_partitions_that_stay_need_not_stand_still():
     """An eager assignor revokes all: at least for the rebalance's duration, at most until the next commit."""
     before = (member("a", partitions={"t": [0]}), member("b", partitions={"t": [1, 2]}))
     after = (member("a", partitions={"t": [0, 1]}), member("b", partitions={"t": [2]}))
-    seen = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
+    history = [rebalance(0, before, after, lost={0: 400, 1: 7_000, 2: 8_000}, joined=("c-1",))]
     for setting in ("partition.assignment.strategy", "group.protocol"):
-        assert find(seen, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
-    held_up = [seen[0]._replace(rule="slow_rebalance_callback")]
+        assert find(history, setting).avoided.lost_partition_ms == EstimateRange(1_400, 8_400)
+    held_up = [history[0]._replace(rule="slow_rebalance_callback")]
     assert find(held_up, "partition.assignment.strategy").avoided.lost_partition_ms == EstimateRange(400, 8_400)
-    changed = [seen[0]._replace(rebalance=replace(seen[0].rebalance, protocol="cooperative-sticky"))]
+    changed = [history[0]._replace(rebalance=replace(history[0].rebalance, protocol="cooperative-sticky"))]
     assert not avoids_something(find(changed, "partition.assignment.strategy"))
-    newer = [seen[0]._replace(rebalance=replace(seen[0].rebalance, type="consumer"))]
+    newer = [history[0]._replace(rebalance=replace(history[0].rebalance, type="consumer"))]
     assert not avoids_something(find(newer, "group.protocol"))
 
 
 def test_a_barrier_is_what_the_newer_protocol_has_not():
     """At most the time for which a group waited for a member that did not join."""
     b, c = member("b"), member("c")
-    seen = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
-    assert find(seen, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
+    history = [rebalance(0, (b,), (c,), rule="stalled_member_join_barrier", poll_timeout=["b-1"])]
+    assert find(history, "group.protocol").avoided.rebalancing_ms == EstimateRange(0, 1_000)
 
 
 def test_a_group_that_starts_waits_for_who_comes_soon():
     """Each arrival restarts the coordinator's wait; members after one that was too late are not waited for."""
     a, b, c, d = (member(name) for name in "abcd")
-    seen = [rebalance(0, (), (a,)), rebalance(6, (a,), (a, b)), rebalance(13, (a, b), (a, b, c))]
-    assert counts(seen, "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
-    assert counts(seen, "group.initial.rebalance.delay.ms", 6_500) == (1, 1)
-    assert counts([*seen, rebalance(60, (a, b, c), (a, b, c, d))], "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
-    assert counts([rebalance(0, (a,), (a, b)), *seen[2:]], "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
-    assert find(seen, "group.initial.rebalance.delay.ms").value == 10_000
+    history = [rebalance(0, (), (a,)), rebalance(6, (a,), (a, b)), rebalance(13, (a, b), (a, b, c))]
+    assert counts(history, "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
+    assert counts(history, "group.initial.rebalance.delay.ms", 6_500) == (1, 1)
+    later = [*history, rebalance(60, (a, b, c), (a, b, c, d))]
+    assert counts(later, "group.initial.rebalance.delay.ms", 10_000) == (2, 2)
+    assert counts([rebalance(0, (a,), (a, b)), *history[2:]], "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
+    assert find(history, "group.initial.rebalance.delay.ms").value == 10_000
 
 
 def test_who_comes_back_is_no_late_starter():
     """A return belongs to an absence, not to a start."""
-    seen = [rebalance(0, (), (A, member("b"))), *pause(at_s=3, away_s=2)]
-    assert counts(seen, "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
+    history = [rebalance(0, (), (A, member("b"))), *pause(at_s=3, away_s=2)]
+    assert counts(history, "group.initial.rebalance.delay.ms", 60_000) == (0, 0)
 
 
 def test_heartbeats_are_a_hint():
@@ -312,7 +314,7 @@ def test_heartbeats_are_a_hint():
     assert (found.avoided.rebalances, found.current, found.proposed) == (EstimateRange(0, 2), "5000", "3000")
 
 
-def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "process_pause") -> list[Seen]:
+def newer_pause(away_s: float, kind: str = "consumer", rule: str | None = "process_pause") -> History:
     """A member of a group whose session is set by brokers is lost, and rejoins."""
     b, again = (member("b", number, session_timeout_ms=None) for number in (1, 2))
     return [
@@ -348,7 +350,7 @@ def test_names_come_with_the_groups_session():
         assert not avoids_something(find(newer_pause(8, kind, rule="crash_loop"), "group.instance.id"))
 
 
-def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
+def as_client(history: History, client_id: str, **changes: Any) -> History:
     """The same with members of another client."""
 
     def of(members: Sequence[Member]) -> tuple[Member, ...]:
@@ -362,7 +364,7 @@ def as_client(seen: list[Seen], client_id: str, **changes: Any) -> list[Seen]:
                 members_after=of(each.rebalance.members_after),
             )
         )
-        for each in seen
+        for each in history
     ]
 
 
@@ -380,33 +382,33 @@ def test_a_neighbour_with_another_client_bounds_nothing():
     """The limit of librdkafka does not apply to a Java member that lost its session."""
     z = replace(member("z", rebalance_timeout_ms=10_000), client_id="rdkafka")
     b, again = member("b"), member("b", 2)
-    seen = [
+    history = [
         rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
         rebalance(8, (z,), (z, again), rule="process_pause"),
     ]
-    assert find(seen, "session.timeout.ms").value == 30_000
+    assert find(history, "session.timeout.ms").value == 30_000
 
 
 def test_the_session_that_grows_is_that_of_those_who_lost_it():
     """Beside a member with 45 s, one with 6 s gets more, and not less than its neighbour has."""
     z = member("z", session_timeout_ms=45_000)
     b, again = (member("b", number, session_timeout_ms=6_000) for number in (1, 2))
-    seen = [
+    history = [
         rebalance(0, (z, b), (z,), rule="process_pause", expired=["b-1"]),
         rebalance(4, (z,), (z, again), rule="process_pause"),
     ]
-    found = find(seen, "session.timeout.ms")
+    found = find(history, "session.timeout.ms")
     assert (found.current, found.value, found.avoided.rebalances) == ("6000", 15_000, EstimateRange(2, 2))
     assert "members that have more, up to 45 s, are to keep it" in found.cost
 
 
 def test_aiokafka_does_not_report_its_poll_limit():
     """Its records repeat the session: no value is known to be longer, but one from a finding may be."""
-    seen = as_client(overrun(), "aiokafka-0.12.0", rebalance_timeout_ms=10_000)
-    found = find(seen, "max.poll.interval.ms")
+    history = as_client(overrun(), "aiokafka-0.12.0", rebalance_timeout_ms=10_000)
+    found = find(history, "max.poll.interval.ms")
     assert (found.current, found.value, found.avoided.rebalances) == (None, None, EstimateRange())
-    assert counts(seen, "max.poll.interval.ms", 600_000) == (0, 2)
-    assert not avoids_something(find(seen, "max.poll.records"))
+    assert counts(history, "max.poll.interval.ms", 600_000) == (0, 2)
+    assert not avoids_something(find(history, "max.poll.records"))
     unjudged = as_client([each._replace(impact=None, rule=None) for each in overrun()], "aiokafka-0.12.0")
     assert counts(unjudged, "max.poll.interval.ms") == (0, 0)
 
@@ -417,11 +419,11 @@ def test_only_clients_with_batches_can_have_smaller_ones(client_id: str, expecte
     assert counts(as_client(overrun(rule=None), client_id), "max.poll.records", 10) == expected
 
 
-def stood_still(client_id: str, protocol: str = "range") -> list[Seen]:
+def stood_still(client_id: str, protocol: str = "range") -> History:
     """A rebalance in which a partition stalled that kept its owner, because the group waited for a member."""
     before, after = (member("a", partitions={"t": [0]}),), (member("a", partitions={"t": [0]}), member("b"))
-    seen = rebalance(0, before, after, rule="stalled_member_join_barrier", lost={0: 4_000})
-    return as_client([seen._replace(rebalance=replace(seen.rebalance, protocol=protocol))], client_id)
+    past = rebalance(0, before, after, rule="stalled_member_join_barrier", lost={0: 4_000})
+    return as_client([past._replace(rebalance=replace(past.rebalance, protocol=protocol))], client_id)
 
 
 @pytest.mark.parametrize(
@@ -445,16 +447,16 @@ def test_assignor_and_protocol_are_proposed_to_clients_that_have_them(
     client_id: str, protocol: str, assignor: bool, newer: bool
 ):
     """Streams and Connect have their own; some libraries have neither the cooperative assignor nor KIP-848."""
-    seen = stood_still(client_id, protocol)
-    assert avoids_something(find(seen, "partition.assignment.strategy")) == assignor
-    assert avoids_something(find(seen, "group.protocol")) == newer
+    history = stood_still(client_id, protocol)
+    assert avoids_something(find(history, "partition.assignment.strategy")) == assignor
+    assert avoids_something(find(history, "group.protocol")) == newer
 
 
 def test_a_worker_of_connect_has_no_settings_of_a_consumer():
     """Its limit between polls is rebalance.timeout.ms; it has no max.poll.records, and no instance id."""
-    seen = [each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in overrun(rule=None)]
-    assert counts(seen, "rebalance.timeout.ms") == (0, 2)
-    assert not avoids_something(find(seen, "max.poll.records"))
+    history = [each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in overrun(rule=None)]
+    assert counts(history, "rebalance.timeout.ms") == (0, 2)
+    assert not avoids_something(find(history, "max.poll.records"))
     restart = [
         each._replace(rebalance=replace(each.rebalance, protocol="sessioned")) for each in pause(rule="crash_loop")
     ]
@@ -468,10 +470,10 @@ def test_what_began_before_the_period_shows_who_came_back():
 
 def test_a_value_is_proposed_for_most_and_not_for_the_worst():
     """One absence of four minutes does not make the session five minutes long."""
-    seen = [each for number in range(1, 10, 2) for each in pause(at_s=60 * number, number=number)]
-    seen += pause(at_s=700, away_s=250, number=20)
-    assert find(seen, "session.timeout.ms").value == 30_000
-    assert counts(seen, "session.timeout.ms") == (10, 10)
+    history = [each for number in range(1, 10, 2) for each in pause(at_s=60 * number, number=number)]
+    history += pause(at_s=700, away_s=250, number=20)
+    assert find(history, "session.timeout.ms").value == 30_000
+    assert counts(history, "session.timeout.ms") == (10, 10)
 
 
 def test_a_value_that_a_finding_advises_is_taken_where_it_is_enough():
@@ -506,7 +508,7 @@ RULES = st.sampled_from([None, "undetermined", "process_pause", "poll_overrun", 
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[Seen]:
+def histories(draw: st.DrawFn) -> History:
     """Absences of one member of two, of any length, way and cause, each with its return."""
     found, at_s = [], 0
     for number in range(1, draw(st.integers(1, 5)) + 1):
@@ -531,9 +533,9 @@ def histories(draw: st.DrawFn) -> list[Seen]:
 
 @pytest.mark.generated
 @given(histories(), st.integers(1, 600_000), st.integers(1, 600_000))
-def test_bounds_hold_whatever_happened(seen: list[Seen], one: int, other: int):
+def test_bounds_hold_whatever_happened(history: History, one: int, other: int):
     """The low bound is at most the high one, nothing avoids more than there was, and a larger value avoids no less."""
-    past = look_back(seen, NOW_MS - 1, NOW_MS + 86_400_000)
+    past = look_back(history, NOW_MS - 1, NOW_MS + 86_400_000)
     sums = add_up(past)
     for each in estimate(past):
         for bounds, most in (
@@ -543,6 +545,6 @@ def test_bounds_hold_whatever_happened(seen: list[Seen], one: int, other: int):
         ):
             assert 0 <= bounds.low <= bounds.high <= most
     for setting in (Setting.SESSION, Setting.MAX_POLL_INTERVAL, Setting.STATIC, Setting.INITIAL_DELAY):
-        less, more = (counts(seen, setting, value) for value in sorted((one, other)))
+        less, more = (counts(history, setting, value) for value in sorted((one, other)))
         assert less[0] <= more[0]
         assert less[1] <= more[1]

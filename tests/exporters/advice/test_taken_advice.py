@@ -10,7 +10,7 @@ import pytest
 
 from exporters.advice.test_estimator import NOW_MS, rebalance
 from rebalance_contract import Advice, GroupType, Member
-from rebalance_exporters.advice.absences import Seen
+from rebalance_exporters.advice.absences import PastRebalance
 from rebalance_exporters.advice.estimates import Setting
 from rebalance_exporters.advice.estimator import avoids_something, estimate
 from rebalance_exporters.advice.look_back import look_back
@@ -20,7 +20,7 @@ CAUSES = (None, "process_pause", "poll_overrun", "crash_loop", "rolling_deploy",
 AWAY_S = (1, 8, 25, 100, 400)
 
 
-def past(of: Client, kind: GroupType, who: Member, *, rule: str | None, way: str, away_s: int) -> list[Seen]:
+def past(of: Client, kind: GroupType, who: Member, *, rule: str | None, way: str, away_s: int) -> list[PastRebalance]:
     """A member is lost in one of many ways, and rejoins; the other continues."""
     other, back = replace(who, member_id="a-1", host="/a"), replace(who, member_id="b-2")
     gone: dict[str, Any] = {
@@ -52,8 +52,8 @@ def test_nothing_is_proposed_that_is_refused(of: Client, kind: GroupType):
             rebalance_timeout_ms=poll_ms,
             partitions={"t": [0]},
         )
-        seen = past(of, kind, who, rule=rule, way=way, away_s=away_s)
-        for each in estimate(look_back(seen, NOW_MS, NOW_MS + 86_400_000)):
+        rebalances = past(of, kind, who, rule=rule, way=way, away_s=away_s)
+        for each in estimate(look_back(rebalances, NOW_MS, NOW_MS + 86_400_000)):
             if avoids_something(each):
                 reported.add(each.setting)
                 advice = Advice(each.setting, each.current, each.proposed, "-")
