@@ -10,7 +10,7 @@ import msgspec
 
 from rebalance_contract import CONSUMER_PROTOCOL, UNSETTLED_STATES, Probe
 from rebalance_exporters.prober.answers import Described, Listed
-from rebalance_exporters.prober.repeats import Repeats
+from rebalance_exporters.prober.repeats import RepeatSchedule
 
 #: Interval for unstable groups, so that readers learn sooner that the state lasts.
 UNSTABLE_AGAIN_SECONDS = 10.0
@@ -80,7 +80,7 @@ class Publications:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Published] = {}
-        self._repeats = Repeats()
+        self._repeats = RepeatSchedule()
 
     def admit(self, probe: Probe, now: float) -> bool:
         """Return whether to publish a probe: it has news, or the last one is old. If so it counts as published."""

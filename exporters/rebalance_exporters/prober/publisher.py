@@ -12,7 +12,7 @@ from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.bounds import encode_bounded
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import Complaints, describe_kafka
+from rebalance_exporters.prober.tasks import ErrorLog, describe_kafka
 from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.refusals import refusals_as
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 class ProbePublisher:
     """Sends probes in the background; thread-safe. Probes that cannot be sent are counted and dropped."""
 
-    def __init__(self, config: ProbeConfig, metrics: ProbeMetrics, complaints: Complaints) -> None:
+    def __init__(self, config: ProbeConfig, metrics: ProbeMetrics, error_log: ErrorLog) -> None:
         """Make the Kafka client. Raises ExporterError if it refuses its properties."""
         self._topic = config.probes_topic
         self._metrics = metrics
-        self._complaints = complaints
+        self._error_log = error_log
         properties: dict[str, object] = {
             "client.id": "rebalance-monitor-probe",
             "linger.ms": 5,
@@ -63,9 +63,9 @@ class ProbePublisher:
                     self._topic, key=probe.group.encode(), value=text, on_delivery=self._note_delivery
                 )
             except BufferError:
-                self._complaints.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
+                self._error_log.note(_WHAT, "probes are dropped because Kafka does not take them fast enough")
             except KafkaException as error:
-                self._complaints.note(_WHAT, f"a probe was not published: {describe_kafka(error.args[0])}")
+                self._error_log.note(_WHAT, f"a probe was not published: {describe_kafka(error.args[0])}")
 
     def serve(self, stop: threading.Event) -> None:
         """Poll for delivery reports until `stop` is set; meant for a separate thread."""
@@ -81,13 +81,13 @@ class ProbePublisher:
             self._metrics.published.inc()
             self._metrics.last_success.labels(_WHAT).set_to_current_time()
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            self._complaints.note(
+            self._error_log.note(
                 _WHAT,
                 f"writing to {self._topic} is not allowed for this client; "
                 f"{grant('Write', 'Describe', topic=self._topic)}",
             )
         else:
-            self._complaints.note(_WHAT, f"a probe was not published: {error.str()}")
+            self._error_log.note(_WHAT, f"a probe was not published: {error.str()}")
 
     def _note_error(self, error: KafkaError) -> None:
-        self._complaints.note(_WHAT, f"publishing: {describe_kafka(error)}")
+        self._error_log.note(_WHAT, f"publishing: {describe_kafka(error)}")

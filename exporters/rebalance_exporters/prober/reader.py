@@ -15,7 +15,7 @@ from rebalance_contract import ContractError
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
-from rebalance_exporters.prober.tasks import Complaints, describe, describe_kafka
+from rebalance_exporters.prober.tasks import ErrorLog, describe, describe_kafka
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place, start_at_beginning, start_at_end
@@ -32,10 +32,10 @@ _WHAT = "interests"
 class InterestReader:
     """Fills `interests`; `read` is called repeatedly, from one thread."""
 
-    def __init__(self, config: ProbeConfig, interests: Interests, complaints: Complaints) -> None:
+    def __init__(self, config: ProbeConfig, interests: Interests, error_log: ErrorLog) -> None:
         """Make the Kafka client. Raises ExporterError if it refuses its properties."""
         self._interests = interests
-        self._complaints = complaints
+        self._error_log = error_log
         self._groups_topic, self._lag_topic = config.groups_topic, config.lag_topic
         self._activity_topic = config.activity_topic
         wanted = (self._groups_topic, self._lag_topic, self._activity_topic)
@@ -83,7 +83,7 @@ class InterestReader:
 
     def _set_aside(self, topic: str, problem: str) -> None:
         sentence = f"a row of {topic} is not understood, is the stream newer? {problem}"
-        self._complaints.note(_WHAT, sentence, about=f"rows of {topic}")
+        self._error_log.note(_WHAT, sentence, about=f"rows of {topic}")
 
     def _note_error(self, error: KafkaError, _topic: str | None) -> None:
-        self._complaints.note(_WHAT, f"reading the stream's topics: {describe_kafka(error)}")
+        self._error_log.note(_WHAT, f"reading the stream's topics: {describe_kafka(error)}")

@@ -20,7 +20,7 @@ MOST_PER_SECOND = 20
 LONGEST_SECONDS = 600.0
 
 
-class Repeats:
+class RepeatSchedule:
     """Remembers when each group is due to be published in full again."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from rebalance_exporters.prober.offsets import OffsetAsker
 from rebalance_exporters.prober.publish import Publications
 from rebalance_exporters.prober.publisher import ProbePublisher
 from rebalance_exporters.prober.reader import InterestReader
-from rebalance_exporters.prober.tasks import Complaints, Say, Task, Wake
+from rebalance_exporters.prober.tasks import EarlyCycle, ErrorLog, Say, Task
 from rebalance_exporters.prober.topics import TopicRegistry, ensure_probes_topic
 from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
@@ -66,16 +66,16 @@ def run(
     with contextlib.ExitStack() as stack:
         pages = serving_pages(web, metrics.health, metrics.registry, epoch_ms, reload or threading.Event())
         url = stack.enter_context(pages)
-        complaints = Complaints(metrics, warn or say)
+        error_log = ErrorLog(metrics, warn or say)
         say(f"probe: serving on {url}/metrics")
-        if not _await_brokers(config, stop, metrics, complaints):
+        if not _await_brokers(config, stop, metrics, error_log):
             return
-        publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, complaints)))
-        tasks = _make_tasks(config, publisher, metrics, complaints, stack)
+        publisher = stack.enter_context(contextlib.closing(ProbePublisher(config, metrics, error_log)))
+        tasks = _make_tasks(config, publisher, metrics, error_log, stack)
         _run_all([publisher.serve, *(task.run for task in tasks)], stop)
 
 
-def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMetrics, complaints: Complaints) -> bool:
+def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMetrics, error_log: ErrorLog) -> bool:
     """Wait for a broker that answers; return whether one did before `stop` was set.
 
     Raises ExporterError if none ever can. kafka-python, which sends the later requests, does not say why it was
@@ -86,7 +86,7 @@ def _await_brokers(config: ProbeConfig, stop: threading.Event, metrics: ProbeMet
         if error.is_lasting:
             raise ExporterError(str(error))
         metrics.health.wait_for(str(error))
-        complaints.note("brokers", str(error))
+        error_log.note("brokers", str(error))
 
     with refusals_as(ExporterError):
         reachability = Reachability(config.kafka, "probe")
@@ -97,23 +97,23 @@ def _make_tasks(
     config: ProbeConfig,
     publisher: ProbePublisher,
     metrics: ProbeMetrics,
-    complaints: Complaints,
+    error_log: ErrorLog,
     stack: contextlib.ExitStack,
 ) -> list[Task]:
     brokers = stack.enter_context(contextlib.closing(Brokers(config.kafka)))
     admin = _make_admin(config)
     problem = ensure_probes_topic(admin, brokers, config)
     if problem is not None:
-        complaints.note("publish", problem)
+        error_log.note("publish", problem)
     interests = Interests(config.cluster)
-    reader = stack.enter_context(contextlib.closing(InterestReader(config, interests, complaints)))
+    reader = stack.enter_context(contextlib.closing(InterestReader(config, interests, error_log)))
     groups = GroupWatch(
         config,
         asker=GroupAsker(brokers),
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,
-        complaints=complaints,
+        error_log=error_log,
     )
     offsets = OffsetWatch(
         config,
@@ -122,26 +122,26 @@ def _make_tasks(
         interests=interests,
         publish=publisher.publish,
         metrics=metrics,
-        complaints=complaints,
+        error_log=error_log,
     )
     committed = CommittedWatch(
         config,
         asker=CommittedAsker(brokers, reads_log=config.reads_log),
         interests=interests,
         publish=publisher.publish,
-        complaints=complaints,
+        error_log=error_log,
     )
-    wake = Wake(interests.is_fresh, offsets.cycle_fresh)
+    early_cycle = EarlyCycle(interests.is_fresh, offsets.cycle_fresh)
     tasks = [
-        Task("interests", _READ_PERIOD_SECONDS, reader.read, metrics, complaints),
-        Task(watch_groups.WHAT, config.period_seconds, groups.cycle, metrics, complaints),
-        Task(watch_offsets.WHAT, config.offsets_seconds, offsets.cycle, metrics, complaints, wake=wake),
-        Task(watch_committed.WHAT, config.offsets_seconds, committed.cycle, metrics, complaints),
+        Task("interests", _READ_PERIOD_SECONDS, reader.read, metrics, error_log),
+        Task(watch_groups.WHAT, config.period_seconds, groups.cycle, metrics, error_log),
+        Task(watch_offsets.WHAT, config.offsets_seconds, offsets.cycle, metrics, error_log, early_cycle=early_cycle),
+        Task(watch_committed.WHAT, config.offsets_seconds, committed.cycle, metrics, error_log),
     ]
     if config.zookeeper:
         zookeeper = stack.enter_context(contextlib.closing(ZooKeeperClient(config.zookeeper)))
-        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher, complaints)
-        tasks.append(Task(_ZOOKEEPER, config.period_seconds, watch.cycle, metrics, complaints))
+        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher, error_log)
+        tasks.append(Task(_ZOOKEEPER, config.period_seconds, watch.cycle, metrics, error_log))
     return tasks
 
 
@@ -154,10 +154,10 @@ class _ZookeeperWatch:
     """The task that watches groups in ZooKeeper."""
 
     def __init__(
-        self, cluster: str, zookeeper: ZooKeeperClient, publisher: ProbePublisher, complaints: Complaints
+        self, cluster: str, zookeeper: ZooKeeperClient, publisher: ProbePublisher, error_log: ErrorLog
     ) -> None:
         self._cluster = cluster
-        self._complaints = complaints
+        self._error_log = error_log
         self._zookeeper = zookeeper
         self._publisher = publisher
         self._publications = Publications()
@@ -167,7 +167,7 @@ class _ZookeeperWatch:
         now, now_ms = time.monotonic(), epoch_ms()
         groups = self._zookeeper.read()
         for error in self._zookeeper.errors:
-            self._complaints.note(_ZOOKEEPER, error)
+            self._error_log.note(_ZOOKEEPER, error)
         for group in groups:
             probe = probe_zookeeper(self._cluster, group, now_ms)
             if self._publications.admit(probe, now):

@@ -22,7 +22,7 @@ _LOOK_FOR_STOP_SECONDS = 0.5
 Say = Callable[[str], None]
 
 
-class Complaints:
+class ErrorLog:
     """Counts every error; prints each sentence when it is new, and again while it lasts. Thread-safe."""
 
     def __init__(self, metrics: ProbeMetrics, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +55,7 @@ class Complaints:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class EarlyCycle:
     """Work that does not wait for the task's next turn: done soon after `event` is set, which is then cleared."""
 
     event: threading.Event
@@ -71,17 +71,17 @@ class Task:
         period_seconds: float,
         cycle: Callable[[], None],
         metrics: ProbeMetrics,
-        complaints: Complaints,
+        error_log: ErrorLog,
         *,
-        wake: Wake | None = None,
+        early_cycle: EarlyCycle | None = None,
     ) -> None:
         """Create without running. `cycle` raises if nothing at all was achieved."""
         self._what = what
         self._period = period_seconds
         self._cycle = cycle
         self._metrics = metrics
-        self._complaints = complaints
-        self._wake = wake
+        self._error_log = error_log
+        self._early_cycle = early_cycle
         self._backoff = Backoff(period_seconds, _LONGEST_PAUSE_SECONDS, random.random)
         metrics.errors.labels(what)
         metrics.health.expect(what, period_seconds)
@@ -97,15 +97,15 @@ class Task:
                 stop.wait(self._backoff.fail())
 
     def _await(self, stop: threading.Event, until: float) -> None:
-        """Wait for the next turn; do the work of `wake` meanwhile."""
+        """Wait for the next turn; do the work of `early_cycle` meanwhile."""
         while not stop.is_set() and (left := until - time.monotonic()) > 0:
-            if self._wake is None:
+            if self._early_cycle is None:
                 stop.wait(left)
-            elif self._wake.event.wait(min(left, _LOOK_FOR_STOP_SECONDS)):
+            elif self._early_cycle.event.wait(min(left, _LOOK_FOR_STOP_SECONDS)):
                 # Events seldom come alone.
                 stop.wait(_GATHER_SECONDS)
-                self._wake.event.clear()
-                self._run_once(self._wake.cycle)
+                self._early_cycle.event.clear()
+                self._run_once(self._early_cycle.cycle)
 
     def _run_once(self, cycle: Callable[[], None]) -> bool:
         """Run one cycle; return whether it worked."""
@@ -114,9 +114,9 @@ class Task:
             cycle()
             answered = True
         except ExporterError as error:
-            self._complaints.note(self._what, f"{self._what}: {error}")
+            self._error_log.note(self._what, f"{self._what}: {error}")
         except Exception as error:  # the prober must survive unexpected errors
-            self._complaints.note(self._what, f"{self._what}: {describe(error)}")
+            self._error_log.note(self._what, f"{self._what}: {describe(error)}")
         else:
             self._metrics.last_success.labels(self._what).set_to_current_time()
         finally:

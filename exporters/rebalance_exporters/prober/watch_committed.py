@@ -13,8 +13,8 @@ from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.offset_publications import Offsets
-from rebalance_exporters.prober.repeats import Repeats
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.repeats import RepeatSchedule
+from rebalance_exporters.prober.tasks import ErrorLog
 from rebalance_kafka.clock import epoch_ms
 
 WHAT = "committed"
@@ -30,16 +30,16 @@ class CommittedWatch:
         asker: CommittedAsker,
         interests: Interests,
         publish: Callable[[Probe], None],
-        complaints: Complaints,
+        error_log: ErrorLog,
     ) -> None:
         self._cluster, self._reads_log = config.cluster, config.reads_log
         self._asker = asker
         self._interests = interests
         self._publish = publish
-        self._complaints = complaints
+        self._error_log = error_log
         #: Hash of each group's last reported offsets: a coordinator may hold a million offsets.
         self._published: dict[str, int] = {}
-        self._repeats = Repeats()
+        self._repeats = RepeatSchedule()
 
     def cycle(self) -> None:
         """Query and publish once."""
@@ -49,7 +49,7 @@ class CommittedWatch:
         self._repeats.forget(wanted)
         found = self._asker.ask(wanted, now)
         for error in found.errors:
-            self._complaints.note(WHAT, error)
+            self._error_log.note(WHAT, error)
         for group, offsets in found.offsets.items():
             self._interests.note_held(group, offsets)
             if self._is_news(group, offsets, now):

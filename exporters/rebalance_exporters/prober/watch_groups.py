@@ -17,7 +17,7 @@ from rebalance_exporters.prober.groups import GroupAsker
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.publish import Publications, probe_described, probe_listed
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.tasks import ErrorLog
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.grants import grant
 
@@ -37,7 +37,7 @@ class GroupWatch:
         interests: Interests,
         publish: Callable[[Probe], None],
         metrics: ProbeMetrics,
-        complaints: Complaints,
+        error_log: ErrorLog,
     ) -> None:
         self._cluster, self._reads_log = config.cluster, config.reads_log
         self._full_list_seconds = config.full_list_seconds
@@ -45,7 +45,7 @@ class GroupWatch:
         self._interests = interests
         self._publish = publish
         self._metrics = metrics
-        self._complaints = complaints
+        self._error_log = error_log
         self._registry = GroupRegistry() if config.reads_log else GroupRegistry(describe_again_seconds=0.0)
         self._publications = Publications()
         self._next_full = 0.0
@@ -96,7 +96,7 @@ class GroupWatch:
 
     def _check(self, found: GroupList) -> None:
         for error in found.errors:
-            self._complaints.note(WHAT, error)
+            self._error_log.note(WHAT, error)
         if not found.answered:
             raise ExporterError("no broker listed its groups")
 
@@ -122,7 +122,7 @@ class GroupWatch:
         known = {group for group, interest in self._interests.now(epoch_ms()).items() if interest.has_members}
         self._hidden_lists = self._hidden_lists + 1 if known and not known & listed else 0
         if self._hidden_lists >= _HIDDEN_LISTS:
-            self._complaints.note(
+            self._error_log.note(
                 WHAT,
                 f"the brokers list none of the {len(known)} groups that the log knows; {grant('Describe', group='*')} "
                 "(or --operation Describe --cluster)",
@@ -142,13 +142,13 @@ class GroupWatch:
 
     def _note_error(self, described: Described) -> None:
         if described.denied:
-            self._complaints.note(
+            self._error_log.note(
                 WHAT,
                 f"group {described.group} may not be described, so its members are unknown; "
                 f"{_grant_of(described.denied)}",
             )
         elif described.error:
-            self._complaints.note(WHAT, f"group {described.group}: {described.error}")
+            self._error_log.note(WHAT, f"group {described.group}: {described.error}")
 
     def _publish_listed(self, now: float, described: Collection[str]) -> None:
         """Publish the states of groups that are neither classic nor of a type that is described."""

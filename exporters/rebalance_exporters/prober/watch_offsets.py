@@ -18,8 +18,8 @@ from rebalance_exporters.prober.interests import Interest, Interests, all_topics
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.offset_publications import OffsetPublications
 from rebalance_exporters.prober.offsets import OffsetAsker, OffsetRound
-from rebalance_exporters.prober.repeats import Repeats
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.repeats import RepeatSchedule
+from rebalance_exporters.prober.tasks import ErrorLog
 from rebalance_exporters.prober.topics import ProbedTopic, TopicRegistry
 from rebalance_kafka.clock import epoch_ms
 
@@ -40,7 +40,7 @@ class OffsetWatch:
         interests: Interests,
         publish: Callable[[Probe], None],
         metrics: ProbeMetrics,
-        complaints: Complaints,
+        error_log: ErrorLog,
     ) -> None:
         self._cluster = config.cluster
         self._topics = topics
@@ -48,11 +48,11 @@ class OffsetWatch:
         self._interests = interests
         self._publish = publish
         self._metrics = metrics
-        self._complaints = complaints
+        self._error_log = error_log
         self._offsets = OffsetPublications()
         #: Errors and topic ids that were published last, by group.
         self._facts: dict[str, dict[str, Any]] = {}
-        self._repeats = Repeats()
+        self._repeats = RepeatSchedule()
         self._errors: dict[str, str] = {}
 
     def cycle(self) -> None:
@@ -90,18 +90,18 @@ class OffsetWatch:
     def _resolve(self, wanted: Iterable[str]) -> dict[str, ProbedTopic]:
         """Return the topics that brokers described, by the text in the interest, which may be an id."""
         for error in self._topics.errors:
-            self._complaints.note(WHAT, error)
+            self._error_log.note(WHAT, error)
         found = {text: topic for text in wanted if (topic := self._topics.resolve(text)) is not None}
         for topic in found.values():
             if topic.is_denied and topic.error is not None:
-                self._complaints.note(WHAT, topic.error)
+                self._error_log.note(WHAT, topic.error)
         return found
 
     def _ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
         """Query the leaders. Raises ExporterError, and keeps the known offsets, if none of them answered."""
         found = self._asker.ask({topic.name: topic for topic in topics if topic.partitions}.values(), now)
         for error in found.failures or found.errors.values():
-            self._complaints.note(WHAT, error)
+            self._error_log.note(WHAT, error)
         if found.end and not any(offset is not None for offsets in found.end.values() for offset in offsets):
             raise ExporterError("no leader reported the end offsets of its partitions")
         self._topics.doubt(found.moved)

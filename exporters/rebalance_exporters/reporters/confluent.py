@@ -93,14 +93,14 @@ def report(
     `send(topic, key, value)` replaces the producer: it is called from a separate thread, may wait and may raise. Raises
     ValueError if the interval is not a positive number, and any error of the class.
     """
-    complaints = FailureLog(_log)
-    watch = _Watch(config, complaints)
+    failures = FailureLog(_log)
+    watch = _Watch(config, failures)
     transport = (
         CallTransport(send, topic)
         if send is not None
-        else _ProducerTransport(topic, make_producer_settings(config, producer_settings), complaints)
+        else _ProducerTransport(topic, make_producer_settings(config, producer_settings), failures)
     )
-    watch.reporter = Reporter(watch.compose, Outbox(transport, complaints), complaints, interval_seconds)
+    watch.reporter = Reporter(watch.compose, Outbox(transport, failures), failures, interval_seconds)
     consumer = _make_watched(consumer_class)(watch.wrap_config(interval_seconds), *args, **kwargs)
     setattr(consumer, _WATCH, watch)
     # At the interpreter's exit no thread is left that could send a report.
@@ -114,10 +114,10 @@ class _Watch:
 
     reporter: Reporter
 
-    def __init__(self, config: dict[str, Any], complaints: FailureLog) -> None:
+    def __init__(self, config: dict[str, Any], failures: FailureLog) -> None:
         self.polls = PollTracker()
         self._config = config
-        self._complaints = complaints
+        self._failures = failures
         self._settings = read_config(config)
         #: Text and time of arrival in seconds, replaced together.
         self._statistics: tuple[str, float] | None = None
@@ -144,7 +144,7 @@ class _Watch:
         try:
             self._statistics = (slim_statistics(text, _LARGEST_STATISTICS), time.monotonic())
         except Exception as error:
-            self._complaints.note("statistics cannot be reported", error)
+            self._failures.note("statistics cannot be reported", error)
 
     def note_member(self, consumer: Any) -> None:
         """Read the member id, at most once a second; called by the thread that polls."""
@@ -155,7 +155,7 @@ class _Watch:
         try:
             self._member_id = consumer.memberid() or None
         except Exception as error:
-            self._complaints.note("the member's id is not reported", error)
+            self._failures.note("the member's id is not reported", error)
 
     def compose(self, tick: DueReport) -> OutgoingReport:
         """Return a report in the form described at the top of this module."""
@@ -221,9 +221,9 @@ def make_producer_settings(consumer: dict[str, Any], own: dict[str, Any] | None 
 class _ProducerTransport:
     """Sends through a producer, which the sending thread creates at the first report."""
 
-    def __init__(self, topic: str, settings: dict[str, Any], complaints: FailureLog) -> None:
+    def __init__(self, topic: str, settings: dict[str, Any], failures: FailureLog) -> None:
         self._topic = topic
-        self._settings = {"error_cb": lambda error: complaints.note("publishing reports", str(error)), **settings}
+        self._settings = {"error_cb": lambda error: failures.note("publishing reports", str(error)), **settings}
         self._producer: Any = None
 
     def send(self, report: OutgoingReport, given_up: threading.Event) -> None:

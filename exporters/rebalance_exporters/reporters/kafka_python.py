@@ -74,26 +74,26 @@ def report(
     interval is not a positive number, and nothing else.
     """
     check_interval(interval_seconds)
-    complaints = FailureLog(_log)
+    failures = FailureLog(_log)
     try:
         if hasattr(consumer, _WATCH):
-            complaints.note("a consumer is reported already", "the second call changes nothing")
+            failures.note("a consumer is reported already", "the second call changes nothing")
         else:
             settings = dict(getattr(consumer, "config", {}))
             transport = make_transport(topic, send, lambda: make_producer_settings(settings, producer_settings))
-            _start(consumer, transport, complaints, interval_seconds)
+            _start(consumer, transport, failures, interval_seconds)
     except Exception as error:
-        complaints.note("this consumer is not reported", error)
+        failures.note("this consumer is not reported", error)
     return consumer
 
 
-def _start(consumer: Any, transport: Transport, complaints: FailureLog, interval_seconds: float) -> None:
+def _start(consumer: Any, transport: Transport, failures: FailureLog, interval_seconds: float) -> None:
     composer = _Composer(consumer)
-    reporter = Reporter(composer.compose, Outbox(transport, complaints), complaints, interval_seconds)
+    reporter = Reporter(composer.compose, Outbox(transport, failures), failures, interval_seconds)
     try:
         _watch(consumer, composer.polls, reporter)
     except Exception as error:
-        complaints.note("polls of this consumer are not seen", error)
+        failures.note("polls of this consumer are not seen", error)
     reporter.start()
 
 
@@ -119,9 +119,9 @@ def metric_reporter(
         return make_producer_settings({"bootstrap_servers": bootstrap_servers}, producer_settings)
 
     def make(compose: Callable[[DueReport], OutgoingReport | None]) -> Reporter:
-        complaints = FailureLog(_log)
-        outbox = Outbox(make_transport(topic, send, make_settings), complaints)
-        return Reporter(compose, outbox, complaints, interval_seconds)
+        failures = FailureLog(_log)
+        outbox = Outbox(make_transport(topic, send, make_settings), failures)
+        return Reporter(compose, outbox, failures, interval_seconds)
 
     return type("RebalanceMonitorReporter", (_MetricReporter,), {"group_id": group_id, "make": staticmethod(make)})
 

@@ -79,7 +79,7 @@ class Outbox:
     def __init__(
         self,
         transport: Transport,
-        complaints: FailureLog,
+        failures: FailureLog,
         *,
         capacity: int = CAPACITY,
         most_bytes: int = MOST_BYTES,
@@ -91,7 +91,7 @@ class Outbox:
         """
         self.dropped = 0
         self._transport = transport
-        self._complaints = complaints
+        self._failures = failures
         self._capacity = capacity
         self._most_bytes = most_bytes
         self._retry_seconds = retry_seconds
@@ -110,7 +110,7 @@ class Outbox:
         """Queue a report; never waits."""
         if len(report.value) > LARGEST_BYTES:
             self.dropped += 1
-            self._complaints.note("a report is too large to be sent", f"it has {len(report.value)} bytes")
+            self._failures.note("a report is too large to be sent", f"it has {len(report.value)} bytes")
             return
         with self._changed:
             self._waiting.append(report)
@@ -137,14 +137,14 @@ class Outbox:
             try:
                 self._transport.send(report, self._given_up)
             except Exception as error:
-                self._complaints.note("reports cannot be sent", error)
+                self._failures.note("reports cannot be sent", error)
                 self._put_back(report)
                 if self._closing.wait(self._retry_seconds):
                     break
         try:
             self._transport.close()
         except Exception as error:
-            self._complaints.note("the reports' connection did not close", error)
+            self._failures.note("the reports' connection did not close", error)
 
     def _take(self) -> OutgoingReport | None:
         """Wait for a report; return null when closing and the queue is empty."""

@@ -78,14 +78,14 @@ class Reporter:
         self,
         compose: Callable[[DueReport], OutgoingReport | None],
         outbox: Outbox,
-        complaints: FailureLog,
+        failures: FailureLog,
         interval_seconds: float = DEFAULT_INTERVAL_SECONDS,
     ) -> None:
         """Create the threads without starting them. Raises ValueError if the interval is not a positive number."""
         check_interval(interval_seconds)
         self._compose = compose
         self._outbox = outbox
-        self._complaints = complaints
+        self._failures = failures
         self._interval = interval_seconds
         self._seq = 0
         self._stop = threading.Event()
@@ -98,7 +98,7 @@ class Reporter:
             self._outbox.start()
             self._thread.start()
         except RuntimeError as error:
-            self._complaints.note("reporting cannot start", error)
+            self._failures.note("reporting cannot start", error)
             self._outbox.close()
 
     def announce_close(self) -> None:
@@ -136,4 +136,4 @@ class Reporter:
             else:
                 self._outbox.put(report)
         except Exception as error:
-            self._complaints.note("a report cannot be made", error)
+            self._failures.note("a report cannot be made", error)

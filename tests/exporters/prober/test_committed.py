@@ -17,7 +17,7 @@ from rebalance_exporters.prober.committed import AGAIN_SECONDS, PATIENCE_SECONDS
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.tasks import ErrorLog
 from rebalance_exporters.prober.watch_committed import CommittedWatch
 from waiting import wait_for
 
@@ -125,7 +125,7 @@ def test_that_a_coordinator_holds_nothing_is_reported_once_and_when_it_changes()
         asker=asker,
         interests=interests,
         publish=reported.append,
-        complaints=Complaints(ProbeMetrics(), lambda _: None),
+        error_log=ErrorLog(ProbeMetrics(), lambda _: None),
     )
     for held in ({}, {}, {"orders": {"0": 7}}, {"orders": {"0": 7}}, {}):
         asker.held = held

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 
 from rebalance_exporters.prober.health import ProbeHealth
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import Complaints, Task
+from rebalance_exporters.prober.tasks import ErrorLog, Task
 
 
 def test_it_is_ready_once_every_task_got_answers():
@@ -57,6 +57,6 @@ def test_tasks_report_it():
             raise OSError("gone")
         stop.set()
 
-    Task("x", 0.01, cycle, metrics, Complaints(metrics, lambda _: None)).run(stop)
+    Task("x", 0.01, cycle, metrics, ErrorLog(metrics, lambda _: None)).run(stop)
     assert metrics.health.unready() is None
     assert "kafka_rebalance_monitor_probe_ready 1.0" in generate_latest(metrics.registry).decode()

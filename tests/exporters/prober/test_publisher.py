@@ -13,7 +13,7 @@ from mock_cluster import INIT_PRODUCER_ID, MockCluster
 from rebalance_contract import Probe
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.publisher import ProbePublisher
-from rebalance_exporters.prober.tasks import Complaints
+from rebalance_exporters.prober.tasks import ErrorLog
 
 pytestmark = pytest.mark.waits
 
@@ -32,7 +32,7 @@ def publishing(cluster: MockCluster, said: list[str], **properties: str) -> Iter
     config = make_config(cluster.bootstrap, "p.")
     config.kafka.update(properties)
     metrics = ProbeMetrics()
-    with closing(ProbePublisher(config, metrics, Complaints(metrics, said.append))) as publisher:
+    with closing(ProbePublisher(config, metrics, ErrorLog(metrics, said.append))) as publisher:
         yield publisher
 
 

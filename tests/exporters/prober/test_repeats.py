@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from rebalance_exporters.prober.repeats import AGAIN_SECONDS, LONGEST_SECONDS, Repeats
+from rebalance_exporters.prober.repeats import AGAIN_SECONDS, LONGEST_SECONDS, RepeatSchedule
 
 
 def turns(groups: int, seconds: int) -> dict[str, list[int]]:
     """Return when each group was published, checked every two seconds."""
-    repeats, reported = Repeats(), {f"group-{number}": list[int]() for number in range(groups)}
+    repeats, reported = RepeatSchedule(), {f"group-{number}": list[int]() for number in range(groups)}
     for now in range(0, seconds, 2):
         for group, times in reported.items():
             if repeats.take_turn(group, float(now)):
@@ -40,7 +40,7 @@ def test_turns_of_many_groups_are_spread():
 @pytest.mark.parametrize(("groups", "seconds"), [(1, AGAIN_SECONDS), (5_000, 250.0), (50_000, LONGEST_SECONDS)])
 def test_the_more_groups_the_longer(groups, seconds):
     """Up to the look-back of a starting stream."""
-    repeats = Repeats()
+    repeats = RepeatSchedule()
     for number in range(groups):
         repeats.take_turn(f"group-{number}", 0.0)
     assert repeats.seconds == seconds
@@ -48,7 +48,7 @@ def test_the_more_groups_the_longer(groups, seconds):
 
 def test_a_group_that_comes_back_is_new():
     """Forgotten groups use no memory."""
-    repeats = Repeats()
+    repeats = RepeatSchedule()
     repeats.take_turn("g", 0.0)
     repeats.forget(())
     assert repeats.take_turn("g", 1.0)

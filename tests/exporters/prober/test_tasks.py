@@ -1,26 +1,26 @@
-"""Periodic tasks, their failures and complaints."""
+"""Periodic tasks, their failures and errors."""
 
 import threading
 
 from rebalance_exporters.prober.metrics import ProbeMetrics
-from rebalance_exporters.prober.tasks import Complaints, Task, Wake
+from rebalance_exporters.prober.tasks import EarlyCycle, ErrorLog, Task
 
 
 def test_a_sentence_is_said_once_and_counted_always():
     """Again after five minutes, if it is still true."""
     now, said, metrics = [0.0], [], ProbeMetrics()
-    complaints = Complaints(metrics, said.append, clock=lambda: now[0])
+    error_log = ErrorLog(metrics, said.append, clock=lambda: now[0])
     for now[0] in (0.0, 2.0, 299.0):
-        complaints.note("groups", "broken")
+        error_log.note("groups", "broken")
     assert said == ["probe: broken"]
     now[0] = 300.0
-    complaints.note("groups", "broken")
+    error_log.note("groups", "broken")
     assert said == ["probe: broken"] * 2
     assert metrics.registry.get_sample_value("kafka_rebalance_monitor_probe_errors_total", {"what": "groups"}) == 4
 
 
 def test_a_task_outlives_its_failures():
-    """Every cycle counts; only those that worked are a success, and only failures are complaints."""
+    """Every cycle counts; only those that worked are a success, and only failures are errors."""
     stop, said, metrics, cycles = threading.Event(), [], ProbeMetrics(), []
 
     def cycle() -> None:
@@ -33,7 +33,7 @@ def test_a_task_outlives_its_failures():
     def read(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"kafka_rebalance_monitor_probe_{name}", {"what": "x"})
 
-    Task("x", 0.01, cycle, metrics, Complaints(metrics, said.append)).run(stop)
+    Task("x", 0.01, cycle, metrics, ErrorLog(metrics, said.append)).run(stop)
     assert len(cycles) == 3
     assert said == ["probe: x: OSError: gone"]
     assert (read("cycles_total"), read("errors_total")) == (3, 1)
@@ -56,7 +56,12 @@ def test_what_wakes_a_task_does_not_wait_for_its_turn():
     event.set()
     said: list[str] = []
     task = Task(
-        "x", 600.0, lambda: done.append("turn"), metrics, Complaints(metrics, said.append), wake=Wake(event, woken)
+        "x",
+        600.0,
+        lambda: done.append("turn"),
+        metrics,
+        ErrorLog(metrics, said.append),
+        early_cycle=EarlyCycle(event, woken),
     )
     task.run(stop)
     assert done == ["turn", "woken", "woken"]
@@ -66,8 +71,8 @@ def test_what_wakes_a_task_does_not_wait_for_its_turn():
 def test_sentences_about_one_thing_are_said_once():
     """In whatever words; each is counted."""
     said, metrics = [], ProbeMetrics()
-    complaints = Complaints(metrics, said.append, clock=lambda: 0.0)
-    complaints.note("interests", "a row is broken: 1", about="rows")
-    complaints.note("interests", "a row is broken: 2", about="rows")
+    error_log = ErrorLog(metrics, said.append, clock=lambda: 0.0)
+    error_log.note("interests", "a row is broken: 1", about="rows")
+    error_log.note("interests", "a row is broken: 2", about="rows")
     assert said == ["probe: a row is broken: 1"]
     assert metrics.registry.get_sample_value("kafka_rebalance_monitor_probe_errors_total", {"what": "interests"}) == 2

@@ -186,11 +186,11 @@ def test_a_function_of_the_user_gets_topic_key_and_value():
 
 def test_a_complaint_is_said_once_per_kind(caplog):
     """The second error of the same type in the same task is not logged; that of another task or type is."""
-    complaints = FailureLog(LOG)
-    complaints.note("sending", ValueError("one"))
-    complaints.note("sending", ValueError("two"))
-    complaints.note("sending", KeyError("three"))
-    complaints.note("making", ValueError("four"))
+    failures = FailureLog(LOG)
+    failures.note("sending", ValueError("one"))
+    failures.note("sending", ValueError("two"))
+    failures.note("sending", KeyError("three"))
+    failures.note("making", ValueError("four"))
     assert [message.rsplit(": ", 1)[1] for message in caplog.messages] == ["one", "'three'", "four"]
 
 
@@ -211,8 +211,8 @@ class Made:
 
 @contextmanager
 def reporting(made: Made, kafka: Kafka, interval_seconds: float = 0.02) -> Iterator[Reporter]:
-    complaints = FailureLog(LOG)
-    reporter = Reporter(made, Outbox(kafka, complaints, retry_seconds=0.01), complaints, interval_seconds)
+    failures = FailureLog(LOG)
+    reporter = Reporter(made, Outbox(kafka, failures, retry_seconds=0.01), failures, interval_seconds)
     reporter.start()
     try:
         yield reporter
@@ -234,9 +234,9 @@ def test_reports_go_on_while_kafka_holds_one():
     """The reporting thread does not wait, so its delays show the process alone; lost reports are counted."""
     made, kafka = Made(), Kafka()
     kafka.goes_on.clear()
-    complaints = FailureLog(LOG)
-    outbox = Outbox(kafka, complaints, capacity=2)
-    reporter = Reporter(made, outbox, complaints, 0.02)
+    failures = FailureLog(LOG)
+    outbox = Outbox(kafka, failures, capacity=2)
+    reporter = Reporter(made, outbox, failures, 0.02)
     reporter.start()
     wait_for(lambda: len(made.ticks) > 5, "six reports")
     wait_for(lambda: made.ticks[-1].dropped > 1, "losses")
@@ -255,8 +255,8 @@ def test_a_pause_of_the_process_shows_as_lateness():
             time.sleep(0.3)
         return made(tick)
 
-    complaints = FailureLog(LOG)
-    reporter = Reporter(slowly, Outbox(kafka, complaints), complaints, 0.05)
+    failures = FailureLog(LOG)
+    reporter = Reporter(slowly, Outbox(kafka, failures), failures, 0.05)
     reporter.start()
     wait_for(lambda: any(tick.late_ms < made.ticks[2].late_ms for tick in made.ticks[3:]), lambda: made.ticks)
     reporter.announce_close()
