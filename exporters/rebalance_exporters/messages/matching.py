@@ -78,7 +78,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search: how well the text is known, and the entries, best first."""
 
     match: MessageMatch
@@ -157,16 +157,16 @@ class Matcher:
         text = flatten(line)
         return self._match(text.lower(), text)
 
-    def search(self, text: str) -> Found:
+    def search(self, text: str) -> SearchResult:
         """Return the entries for a text, which may be several lines, one line or a piece of a message."""
         text = text[:LONGEST_TEXT]
         if hits := self._match_lines(text):
-            return Found(MessageMatch.WHOLE, tuple(hits[:_LISTED]))
+            return SearchResult(MessageMatch.WHOLE, tuple(hits[:_LISTED]))
         lowered = flatten(text[:TEXT_LIMIT]).lower()
         if hits := self._find_pieces(lowered.strip(_EDGES + " ")):
-            return Found(MessageMatch.PART, tuple(hits[:_LISTED]))
+            return SearchResult(MessageMatch.PART, tuple(hits[:_LISTED]))
         hits = self._find_near(lowered)
-        return Found(MessageMatch.NONE, tuple(hits[:_LISTED]))
+        return SearchResult(MessageMatch.NONE, tuple(hits[:_LISTED]))
 
     def _match_lines(self, text: str) -> list[Hit]:
         """Return the messages in all lines, and those that span several lines, as a terminal may wrap them."""

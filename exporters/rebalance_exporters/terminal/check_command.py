@@ -12,7 +12,7 @@ import click
 from rebalance_exporters.errors import ExporterError
 from rebalance_exporters.terminal.completion import complete_groups
 from rebalance_exporters.terminal.escaping import safe
-from rebalance_exporters.terminal.options import JSON, Where, asking, reads_exporter
+from rebalance_exporters.terminal.options import JSON, ApiTarget, open_api, reads_exporter
 
 #: Severities of findings. The contract's own set needs a library to be read; a test compares the two.
 SEVERITIES = ("page", "ticket", "info")
@@ -61,7 +61,7 @@ class _CheckCommand(click.Command):
 @reads_exporter
 def check(
     *,
-    where: Where,
+    target: ApiTarget,
     groups: tuple[str, ...],
     max_rebalances: int | None,
     window: str,
@@ -78,7 +78,7 @@ def check(
       3  unknown: no answer, stale data, or no such group
     """
     try:
-        code, text = _judge(where, groups, (max_rebalances, window, max_severity), as_json)
+        code, text = _judge(target, groups, (max_rebalances, window, max_severity), as_json)
     except ExporterError as error:
         code, text = _UNKNOWN, _describe_unknown(str(error), as_json)
     except Exception as error:
@@ -93,17 +93,17 @@ def check(
 
 
 def _judge(
-    where: Where, groups: tuple[str, ...], limits: tuple[int | None, str, str], as_json: bool
+    target: ApiTarget, groups: tuple[str, ...], limits: tuple[int | None, str, str], as_json: bool
 ) -> tuple[int, str]:
     """Return the exit code and the line."""
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_contract import FindingState  # noqa: PLC0415
         from rebalance_exporters.terminal import check as checking  # noqa: PLC0415
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
 
-        overview = api.overview(where.cluster)
-        of_clusters = () if groups else api.findings(where.cluster, "", FindingState.FIRING)
-        verdict = checking.judge(overview, of_clusters, groups, checking.Limits(*limits), where.access)
+        overview = api.overview(target.cluster)
+        of_clusters = () if groups else api.findings(target.cluster, "", FindingState.FIRING)
+        verdict = checking.judge(overview, of_clusters, groups, checking.Limits(*limits), target.access)
         return verdict.status, safe_json(verdict.as_json()) if as_json else verdict.line
 
 

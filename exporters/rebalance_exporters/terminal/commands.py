@@ -27,12 +27,12 @@ from rebalance_exporters.terminal.options import (
     SINCE,
     TIME_ZONE,
     ZONE,
+    ApiTarget,
     LogReader,
-    Where,
-    aside,
-    asking,
     clock_of,
     needing_libraries,
+    open_api,
+    print_remark,
     read_now_ms,
     reads_exporter,
     until_interrupted,
@@ -58,22 +58,24 @@ SORTS = ("lost", "rebalances", "finding", "lag", "members", "state", "group")
 @JSON
 @ZONE
 @reads_exporter
-def top(*, where: Where, sort: str, limit: int | None, once: bool, interval: float, as_json: bool, utc: bool) -> None:
+def top(
+    *, target: ApiTarget, sort: str, limit: int | None, once: bool, interval: float, as_json: bool, utc: bool
+) -> None:
     """Show all groups, by default the one that lost most time first.
 
     LOST is the time that partitions were not consumed in the last 15 minutes, summed over the partitions.
     """
-    with until_interrupted(), asking(where) as api:
+    with until_interrupted(), open_api(target) as api:
         from rebalance_exporters.terminal import top as table  # noqa: PLC0415
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
-        view = table.TopOptions(sort, limit, where.cluster, clock_of(utc))
+        view = table.TopOptions(sort, limit, target.cluster, clock_of(utc))
         screen = Screen()
         if as_json:
             click.echo(safe_json(table.read_json(api, view), indent=2))
         elif once or not screen.is_live:
-            table.show_once(api, view, screen, aside)
+            table.show_once(api, view, screen, print_remark)
         else:
             table.watch(api, view, screen, threading.Event(), interval)
 
@@ -92,7 +94,7 @@ def top(*, where: Where, sort: str, limit: int | None, once: bool, interval: flo
 @reads_exporter
 def explain(
     *,
-    where: Where,
+    target: ApiTarget,
     group: str,
     at: str | None,
     rebalance_id: str | None,
@@ -107,14 +109,14 @@ def explain(
         raise click.UsageError("--at and --rebalance do not go together: each names one rebalance")
     if markdown and as_json:
         raise click.UsageError("--markdown and --json do not go together")
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal import explain as explaining  # noqa: PLC0415
         from rebalance_exporters.terminal.gather import Question, gather  # noqa: PLC0415
 
-        facts = gather(api, Question(group, where.cluster, at, rebalance_id, clock_of(utc)))
+        facts = gather(api, Question(group, target.cluster, at, rebalance_id, clock_of(utc)))
         if logs:
             facts = replace(facts, lines=_read_logs(logs, group, time_zone))
-        report = explaining.explain(facts, where.access)
+        report = explaining.explain(facts, target.access)
         _write(_facts_json(facts), report, as_json=as_json, markdown=markdown)
 
 
@@ -155,7 +157,9 @@ def _facts_json(facts: Facts) -> dict[str, object]:
 @JSON
 @ZONE
 @reads_exporter
-def why(*, where: Where, message: str | None, path: Path | None, group: str | None, as_json: bool, utc: bool) -> None:
+def why(
+    *, target: ApiTarget, message: str | None, path: Path | None, group: str | None, as_json: bool, utc: bool
+) -> None:
     """Explain MESSAGE, a log line or a part of one. Without MESSAGE, read a log from --file or a pipe.
 
     It lists the diagnoses that the message may indicate, how to distinguish them, and what to change. If the line or
@@ -174,7 +178,7 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
     with needing_libraries():
         from rebalance_exporters.terminal import asking_why  # noqa: PLC0415
 
-        question = asking_why.WhyQuestion(where.access, where.cluster, group, clock_of(utc), as_json)
+        question = asking_why.WhyQuestion(target.access, target.cluster, group, clock_of(utc), as_json)
         is_known = asking_why.answer(question, message) if message is not None else asking_why.read(question, path)
     sys.exit(0 if is_known else 1)
 
@@ -185,18 +189,18 @@ def why(*, where: Where, message: str | None, path: Path | None, group: str | No
 @JSON
 @ZONE
 @reads_exporter
-def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -> None:
+def history(*, target: ApiTarget, group: str, since: str, as_json: bool, utc: bool) -> None:
     """List the rebalances of a group, followed by their totals."""
     clock = clock_of(utc)
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal import history as past  # noqa: PLC0415
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
 
         since_ms = read_time(since, read_now_ms(), clock)
-        rebalances = api.rebalances(group, where.cluster, since_ms=since_ms)
-        causes = past.find_causes(rebalances, api.findings(where.cluster, group) if rebalances else ())
+        rebalances = api.rebalances(group, target.cluster, since_ms=since_ms)
+        causes = past.find_causes(rebalances, api.findings(target.cluster, group) if rebalances else ())
         totals = past.add_up(rebalances, causes)
         if as_json:
             rules = {of: finding.rule for of, finding in causes.items()}
@@ -206,14 +210,14 @@ def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -
             screen = Screen()
             if not rebalances:
                 screen.line(f"{group}: no rebalance since {clock.moment(since_ms)}")
-                screen.line(f"the latest one that is kept: {where.access.suggest('explain', group)}", "dim")
+                screen.line(f"the latest one that is kept: {target.access.suggest('explain', group)}", "dim")
                 return
             screen.grid(past.describe_history(rebalances, causes, clock))
             screen.line()
             for line in past.describe_totals(totals):
                 screen.line(line)
             screen.line(
-                f"why: {where.access.suggest('explain', group, '--rebalance', rebalances[0].rebalance_id)}", "dim"
+                f"why: {target.access.suggest('explain', group, '--rebalance', rebalances[0].rebalance_id)}", "dim"
             )
 
 
@@ -224,7 +228,7 @@ def history(*, where: Where, group: str, since: str, as_json: bool, utc: bool) -
 @JSON
 @ZONE
 @reads_exporter
-def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: bool, utc: bool) -> None:
+def advise(*, target: ApiTarget, group: str, since: str, markdown: bool, as_json: bool, utc: bool) -> None:
     """Show for each setting how many of a group's rebalances another value would have avoided, and its cost.
 
     It is computed from the group's own rebalances: a rebalance counts as avoided if its row shows that the value would
@@ -234,12 +238,12 @@ def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: boo
     if markdown and as_json:
         raise click.UsageError("--markdown and --json do not go together")
     clock = clock_of(utc)
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal.advise import describe_advice  # noqa: PLC0415
         from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
 
-        answer = api.advice(group, where.cluster, since_ms=read_time(since, read_now_ms(), clock))
-        _write(answer, describe_advice(answer, clock, where.access), as_json=as_json, markdown=markdown)
+        answer = api.advice(group, target.cluster, since_ms=read_time(since, read_now_ms(), clock))
+        _write(answer, describe_advice(answer, clock, target.access), as_json=as_json, markdown=markdown)
 
 
 @click.command(short_help="Summarize a period: time lost by group, causes, changes, settings to change.")
@@ -258,7 +262,7 @@ def advise(*, where: Where, group: str, since: str, markdown: bool, as_json: boo
 @reads_exporter
 def report(
     *,
-    where: Where,
+    target: ApiTarget,
     since: str,
     until: str | None,
     html_file: Path | None,
@@ -275,17 +279,17 @@ def report(
     if (html_file is not None) + markdown + as_json > 1:
         raise click.UsageError("--html, --markdown and --json do not go together")
     clock = clock_of(utc)
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal import period, period_html  # noqa: PLC0415
         from rebalance_exporters.terminal.gather import read_time  # noqa: PLC0415
 
         since_ms = read_time(since, read_now_ms(), clock)
         until_ms = None if until is None else read_time(until, read_now_ms(), clock)
-        answer = api.report(where.cluster, since_ms=since_ms, until_ms=until_ms)
+        answer = api.report(target.cluster, since_ms=since_ms, until_ms=until_ms)
         if html_file is not None:
-            _write_file(html_file, period_html.write_html(answer, clock, where.access))
+            _write_file(html_file, period_html.write_html(answer, clock, target.access))
         else:
-            _write(answer, period.describe_period(answer, clock, where.access), as_json=as_json, markdown=markdown)
+            _write(answer, period.describe_period(answer, clock, target.access), as_json=as_json, markdown=markdown)
 
 
 def _write(answer: object, report: TextReport, *, as_json: bool, markdown: bool) -> None:
@@ -307,7 +311,7 @@ def _write_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ExporterError(f"cannot write --html {path}: {error.strerror}") from error
-    aside(f"wrote {path}")
+    print_remark(f"wrote {path}")
 
 
 @click.command(short_help="Follow rebalances and findings live.")
@@ -315,20 +319,20 @@ def _write_file(path: Path, text: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON.")
 @ZONE
 @reads_exporter
-def tail(*, where: Where, group: str | None, as_json: bool, utc: bool) -> None:
+def tail(*, target: ApiTarget, group: str | None, as_json: bool, utc: bool) -> None:
     """Follow events live: rebalances, findings and state changes, one line each. Stop with Ctrl-C."""
-    with until_interrupted(), asking(where) as api:
+    with until_interrupted(), open_api(target) as api:
         from rebalance_exporters.terminal import tail as following  # noqa: PLC0415
 
         if group is not None:
             # Raises an error if there is no such group, which would otherwise be followed without any output.
-            api.group(group, where.cluster)
+            api.group(group, target.cluster)
         narrator = following.EventNarrator(clock_of(utc))
         if not as_json:
-            narrator.learn(api.overview(where.cluster).groups)
+            narrator.learn(api.overview(target.cluster).groups)
         write = following.as_json if as_json else narrator.describe
-        aside(f"following {where.access.url}; {'times in UTC; ' if utc else ''}Ctrl-C ends")
-        whom = following.Following(where.cluster, group, _say, aside)
+        print_remark(f"following {target.access.url}; {'times in UTC; ' if utc else ''}Ctrl-C ends")
+        whom = following.Following(target.cluster, group, _say, print_remark)
         following.follow(api, whom, write, threading.Event())
 
 

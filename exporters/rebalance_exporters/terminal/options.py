@@ -98,7 +98,7 @@ class LogReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ApiTarget:
     """The exporter to query, and the cluster, null for all."""
 
     access: Access
@@ -106,13 +106,13 @@ class Where:
 
 
 def reads_exporter(command: F) -> F:
-    """Add the options for the exporter's address; the command gets them as `where`."""
+    """Add the options for the exporter's address; the command gets them as `target`."""
 
     @functools.wraps(command)
     def call(*, url: str, user: str | None, password_file: Path | None, ca_file: Path | None, **others: Any) -> Any:
         context = click.get_current_context()
         access = Access(_typed(context), url, user, password_file, ca_file, flags=tuple(_flags_to_repeat(context)))
-        return command(where=Where(access, others.pop("cluster")), **others)
+        return command(target=ApiTarget(access, others.pop("cluster")), **others)
 
     return functools.reduce(lambda made, option: option(made), reversed(_ACCESS_OPTIONS), cast("F", call))
 
@@ -157,12 +157,12 @@ def until_interrupted() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def asking(where: Where) -> Generator[Api]:
+def open_api(target: ApiTarget) -> Generator[Api]:
     """Open the exporter's API; errors of access and missing libraries become ExporterError."""
     with needing_libraries():
         from rebalance_exporters.terminal.client import Api  # noqa: PLC0415
 
-        with Api(where.access) as api:
+        with Api(target.access) as api:
             yield api
 
 
@@ -176,6 +176,6 @@ def read_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def aside(line: str) -> None:
+def print_remark(line: str) -> None:
     """Print a line that is not part of the answer, on standard error."""
     click.echo(safe(line), err=True)

@@ -9,7 +9,7 @@ import click
 from rebalance_exporters.terminal.completion import complete_groups
 from rebalance_exporters.terminal.escaping import safe
 from rebalance_exporters.terminal.figures import Clock
-from rebalance_exporters.terminal.options import JSON, ZONE, Where, asking, clock_of, read_now_ms, reads_exporter
+from rebalance_exporters.terminal.options import JSON, ZONE, ApiTarget, clock_of, open_api, read_now_ms, reads_exporter
 
 if TYPE_CHECKING:
     from rebalance_contract import AlertSilence
@@ -46,7 +46,7 @@ def silence() -> None:
 @reads_exporter
 def add_silence(
     *,
-    where: Where,
+    target: ApiTarget,
     groups: tuple[str, ...],
     length: str,
     reason: str,
@@ -59,11 +59,11 @@ def add_silence(
 
     A name that ends with * matches all groups with that prefix; '*' alone matches the whole cluster.
     """
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal.silences import SilenceOptions  # noqa: PLC0415
 
         options = SilenceOptions(groups=groups, reason=reason, length=length, start=start, by=by)
-        _ask_for(where, api, options, as_json=as_json, clock=clock_of(utc))
+        _ask_for(target, api, options, as_json=as_json, clock=clock_of(utc))
 
 
 @silence.command("list", short_help="List active and pending silences.")
@@ -71,14 +71,14 @@ def add_silence(
 @JSON
 @ZONE
 @reads_exporter
-def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> None:
+def list_silences(*, target: ApiTarget, ended: bool, as_json: bool, utc: bool) -> None:
     """List silences: when they end, who made them, and why."""
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
         from rebalance_exporters.terminal.screen import Screen  # noqa: PLC0415
         from rebalance_exporters.terminal.silences import describe_all  # noqa: PLC0415
 
-        answer = api.silences(where.cluster)
+        answer = api.silences(target.cluster)
         if as_json:
             click.echo(safe_json(answer, indent=2))
             return
@@ -96,10 +96,10 @@ def list_silences(*, where: Where, ended: bool, as_json: bool, utc: bool) -> Non
 @JSON
 @ZONE
 @reads_exporter
-def expire_silence(*, where: Where, silence_id: str, as_json: bool, utc: bool) -> None:
+def expire_silence(*, target: ApiTarget, silence_id: str, as_json: bool, utc: bool) -> None:
     """End the silence ID now; `silence list` shows ids."""
-    with asking(where) as api:
-        _describe_silence(where, api.expire(silence_id, where.cluster), as_json=as_json, clock=clock_of(utc))
+    with open_api(target) as api:
+        _describe_silence(target, api.expire(silence_id, target.cluster), as_json=as_json, clock=clock_of(utc))
 
 
 @click.command(short_help="Announce a deploy, for pipelines.")
@@ -113,7 +113,7 @@ def expire_silence(*, where: Where, silence_id: str, as_json: bool, utc: bool) -
 @reads_exporter
 def announce(
     *,
-    where: Where,
+    target: ApiTarget,
     groups: tuple[str, ...],
     length: str,
     version: str | None,
@@ -128,7 +128,7 @@ def announce(
     reported unchanged. To end it early, run `silence expire` with the id that --json prints. It needs --user and
     --password-file of a user in the exporter's web config file.
     """
-    with asking(where) as api:
+    with open_api(target) as api:
         from rebalance_contract import SilenceKind  # noqa: PLC0415
         from rebalance_exporters.terminal.silences import SilenceOptions  # noqa: PLC0415
 
@@ -136,22 +136,22 @@ def announce(
         options = SilenceOptions(
             groups=groups, reason=text, length=length, by=by, version=version, kind=SilenceKind.DEPLOY
         )
-        _ask_for(where, api, options, as_json=as_json, clock=clock_of(utc))
+        _ask_for(target, api, options, as_json=as_json, clock=clock_of(utc))
 
 
-def _ask_for(where: Where, api: Api, options: SilenceOptions, *, as_json: bool, clock: Clock) -> None:
+def _ask_for(target: ApiTarget, api: Api, options: SilenceOptions, *, as_json: bool, clock: Clock) -> None:
     from rebalance_exporters.terminal.silences import request  # noqa: PLC0415
 
-    wanted = request(options, cluster=where.cluster, now_ms=read_now_ms(), clock=clock)
-    _describe_silence(where, api.silence(wanted), as_json=as_json, clock=clock)
+    wanted = request(options, cluster=target.cluster, now_ms=read_now_ms(), clock=clock)
+    _describe_silence(target, api.silence(wanted), as_json=as_json, clock=clock)
 
 
-def _describe_silence(where: Where, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
+def _describe_silence(target: ApiTarget, made: AlertSilence, *, as_json: bool, clock: Clock) -> None:
     from rebalance_exporters.terminal.escaping import safe_json  # noqa: PLC0415
     from rebalance_exporters.terminal.silences import describe_made  # noqa: PLC0415
 
     if as_json:
         click.echo(safe_json(made, indent=2))
         return
-    for line in describe_made(made, read_now_ms(), clock, where.access):
+    for line in describe_made(made, read_now_ms(), clock, target.access):
         click.echo(safe(line))

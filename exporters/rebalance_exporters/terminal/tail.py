@@ -113,12 +113,12 @@ def as_json(event: ServerEvent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What to follow, and where the lines go; `aside` is for lines that are not events."""
+    """What to follow, and where the lines go; `print_remark` is for lines that are not events."""
 
     cluster: str | None
     group: str | None
     say: Callable[[str], None]
-    aside: Callable[[str], None]
+    print_remark: Callable[[str], None]
 
 
 def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | None], stop: threading.Event) -> None:
@@ -131,7 +131,7 @@ def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | 
         try:
             for event in _events(api, following, last_id):
                 if not connected and last_id is not None:
-                    following.aside("connected again")
+                    following.print_remark("connected again")
                 connected, last_id, pause_seconds = True, event.id or last_id, _FIRST_PAUSE_SECONDS
                 _say(event, write, following)
                 if stop.is_set():
@@ -141,7 +141,7 @@ def follow(api: Api, following: Following, write: Callable[[ServerEvent], str | 
             if not connected and last_id is None:
                 raise
             reason = str(error)
-        following.aside(f"connection lost, trying again in {pause_seconds:.0f} s: {reason}")
+        following.print_remark(f"connection lost, trying again in {pause_seconds:.0f} s: {reason}")
         connected = False
         _pause(stop, pause_seconds)
         pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)

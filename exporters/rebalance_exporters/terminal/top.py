@@ -239,20 +239,20 @@ def look(api: Api, view: TopOptions, height: int | None = None) -> TopFrame:
     return TopFrame(overview, choose_rows(overview.groups, view.sort, limit), remarks)
 
 
-def show_once(api: Api, view: TopOptions, screen: Screen, aside: Callable[[str], None]) -> None:
-    """Write the table once; to a pipe only the table, with all remarks going to `aside`."""
+def show_once(api: Api, view: TopOptions, screen: Screen, print_remark: Callable[[str], None]) -> None:
+    """Write the table once; to a pipe only the table, with all remarks going to `print_remark`."""
     frame = look(api, view)
     if screen.is_live:
         screen.show(_render(frame, view, api.access, screen.width))
         return
     for remark in frame.remarks:
-        aside(remark)
+        print_remark(remark)
     if not frame.rows:
-        aside(_none(frame.overview, api.access))
+        print_remark(_none(frame.overview, api.access))
         return
     screen.show(table_of(frame.rows, frame.overview.at_ms, None))
     if len(frame.rows) < len(frame.overview.groups):
-        aside(f"{len(frame.rows)} of {len(frame.overview.groups)} groups shown: --limit 0 shows all")
+        print_remark(f"{len(frame.rows)} of {len(frame.overview.groups)} groups shown: --limit 0 shows all")
 
 
 def _render(frame: TopFrame, view: TopOptions, access: Access, width: int | None) -> RenderableType:

@@ -28,17 +28,17 @@ def status(ready, text="ready"):
 
 def follow(exporter, lines, write=None, **whom):
     """Follow until this many lines were printed; return them and the output on standard error."""
-    stop, said, aside = threading.Event(), [], []
+    stop, said, remarks = threading.Event(), [], []
 
     def say(line):
         said.append(line)
         if len(said) == lines:
             stop.set()
 
-    following = tail.Following(whom.get("cluster"), whom.get("group"), say, aside.append)
+    following = tail.Following(whom.get("cluster"), whom.get("group"), say, remarks.append)
     with Api(Access("tail", exporter.url)) as api:
         tail.follow(api, following, write or tail.EventNarrator(Clock()).describe, stop)
-    return said, aside
+    return said, remarks
 
 
 def test_events_become_lines(exporter):
@@ -87,13 +87,13 @@ def test_it_goes_on_where_the_connection_broke(exporter, monkeypatch):
         [HELLO, event("gone", GONE, "41"), b"event: gone\ndata: {"],
         [event("gone", GONE | {"group": "b"}, "42")],
     ]
-    said, aside = follow(exporter, 2, cluster="prod", group="old")
+    said, remarks = follow(exporter, 2, cluster="prod", group="old")
     assert [line.split()[0] for line in said] == ["old", "b"]
     asked = [each for each in exporter.requests if each.path == "stream"]
     assert [each.headers.get("last-event-id") for each in asked] == [None, "41"]
     assert asked[1].query == {"cluster": "prod", "group": "old"}
-    assert aside[0].startswith("connection lost, trying again in 0 s: ")
-    assert aside[1] == "connected again"
+    assert remarks[0].startswith("connection lost, trying again in 0 s: ")
+    assert remarks[1] == "connected again"
 
 
 def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monkeypatch):
@@ -102,7 +102,7 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
     exporter.streams = [[event("gone", GONE, "41")]]
     refusals = []
 
-    def aside(line):
+    def print_remark(line):
         refusals.append(line)
         if "503" in line:
             exporter.streams.append([event("gone", GONE | {"group": "b"}, "42")])
@@ -115,7 +115,7 @@ def test_a_refusal_after_a_break_is_tried_again_while_it_may_pass(exporter, monk
             stop.set()
 
     with Api(Access("tail", exporter.url)) as api:
-        tail.follow(api, tail.Following(None, None, say, aside), tail.EventNarrator(Clock()).describe, stop)
+        tail.follow(api, tail.Following(None, None, say, print_remark), tail.EventNarrator(Clock()).describe, stop)
     assert any("answers 503: too many listeners" in line for line in refusals)
 
 

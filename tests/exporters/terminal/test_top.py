@@ -155,7 +155,7 @@ def test_at_a_terminal_the_frame_says_what_to_type_next(exporter, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     screen = make_terminal(monkeypatch)
     with Api(Access("top", exporter.url)) as api:
-        top.show_once(api, top.TopOptions(), screen, aside=pytest.fail)
+        top.show_once(api, top.TopOptions(), screen, print_remark=pytest.fail)
     text = screen.console.file.getvalue()
     assert "\x1b[3" not in text
     lines = [line.rstrip() for line in re.sub(r"\x1b\[\d+m", "", text).split("\n")]
