@@ -84,19 +84,19 @@ class _Sums:
 
 
 @dataclass(slots=True)
-class _OfGroup:
+class _GroupSums:
     """Sums of one group: `causes` by rule, `settings` by rule and parameter."""
 
     now: _Sums = field(default_factory=_Sums)
     before: _Sums = field(default_factory=_Sums)
     causes: dict[str, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
     causes_before: dict[str, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
-    settings: dict[tuple[str, str], _Advised] = field(default_factory=dict)
+    settings: dict[tuple[str, str], _AdviceSums] = field(default_factory=dict)
     slowest: KeptRebalance | None = None
 
 
 @dataclass(slots=True)
-class _Advised:
+class _AdviceSums:
     """The latest version of a piece of advice, and sums of the rebalances whose cause has it."""
 
     advice: Advice
@@ -105,7 +105,7 @@ class _Advised:
 
 
 @dataclass(slots=True)
-class _OfSetting:
+class _SettingSums:
     rules: set[str] = field(default_factory=set)
     groups: dict[GroupKey, _Sums] = field(default_factory=lambda: defaultdict(_Sums))
     sums: _Sums = field(default_factory=_Sums)
@@ -126,9 +126,9 @@ def make_report(
     is_compared = kept_since_ms is not None and kept_since_ms <= period.before_ms
     groups, parts, unexplained = _add_up(past.rebalances, period)
     now, before = _Sums(), _Sums()
-    for of_group in groups.values():
-        now.add_all(of_group.now)
-        before.add_all(of_group.before)
+    for group_sums in groups.values():
+        now.add_all(group_sums.now)
+        before.add_all(group_sums.before)
 
     def describe(key: GroupKey) -> PeriodGroup:
         return _describe_group(key, groups[key], owners, is_compared=is_compared)
@@ -166,9 +166,9 @@ def _of_cluster(past: RebalanceHistory, cluster: str | None) -> Iterable[tuple[K
 
 def _add_up(
     rebalances: Iterable[tuple[KeptRebalance, PrimaryCause | None]], period: Period
-) -> tuple[Mapping[GroupKey, _OfGroup], list[tuple[int, _Sums]], _Sums]:
+) -> tuple[Mapping[GroupKey, _GroupSums], list[tuple[int, _Sums]], _Sums]:
     """Return the sums by group, by part of the period with its start, and of the rebalances without a cause."""
-    groups: dict[GroupKey, _OfGroup] = defaultdict(_OfGroup)
+    groups: dict[GroupKey, _GroupSums] = defaultdict(_GroupSums)
     length_ms, unexplained = period.until_ms - period.since_ms, _Sums()
     parts = [(period.since_ms + length_ms * part // PARTS, _Sums()) for part in range(PARTS)]
     for kept, cause in rebalances:
@@ -180,24 +180,24 @@ def _add_up(
             if cause is None:
                 unexplained.add(kept)
         elif period.before_ms <= kept.started_ms < period.since_ms:
-            of_group = groups[kept.group]
-            of_group.before.add(kept)
+            group_sums = groups[kept.group]
+            group_sums.before.add(kept)
             if cause is not None:
-                of_group.causes_before[cause.rule].add(kept)
+                group_sums.causes_before[cause.rule].add(kept)
     return groups, parts, unexplained
 
 
-def _add(of_group: _OfGroup, kept: KeptRebalance, cause: PrimaryCause | None) -> None:
-    of_group.now.add(kept)
-    if of_group.slowest is None or _length(kept) > _length(of_group.slowest):
-        of_group.slowest = kept
+def _add(group_sums: _GroupSums, kept: KeptRebalance, cause: PrimaryCause | None) -> None:
+    group_sums.now.add(kept)
+    if group_sums.slowest is None or _length(kept) > _length(group_sums.slowest):
+        group_sums.slowest = kept
     if cause is None:
         return
-    of_group.causes[cause.rule].add(kept)
+    group_sums.causes[cause.rule].add(kept)
     # Of several proposals for one setting the first is to be tried first.
     advised = {each.parameter: each for each in reversed(cause.advice) if each.parameter not in _NO_SETTING}
     for parameter, advice in advised.items():
-        known = of_group.settings.setdefault((cause.rule, parameter), _Advised(advice, cause.age))
+        known = group_sums.settings.setdefault((cause.rule, parameter), _AdviceSums(advice, cause.age))
         if cause.age > known.age:
             known.advice, known.age = advice, cause.age
         known.sums.add(kept)
@@ -208,26 +208,26 @@ def _length(kept: KeptRebalance) -> tuple[int, int, str]:
     return kept.duration_ms or 0, kept.started_ms, kept.rebalance_id
 
 
-def _change(of_group: _OfGroup) -> tuple[int, ...]:
+def _change(group_sums: _GroupSums) -> tuple[int, ...]:
     """Return the sort key by change: the largest first, for better or worse."""
-    pairs = zip(of_group.now.weight, of_group.before.weight, strict=True)
+    pairs = zip(group_sums.now.weight, group_sums.before.weight, strict=True)
     return tuple(-abs(now - before) for now, before in pairs)
 
 
-def _describe_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_compared: bool) -> PeriodGroup:
-    rules = _first(of_group.causes, _CAUSES_OF_GROUP, lambda rule: (of_group.causes[rule].weight, rule))
-    slowest = of_group.slowest
+def _describe_group(key: GroupKey, group_sums: _GroupSums, owners: Owners, *, is_compared: bool) -> PeriodGroup:
+    rules = _first(group_sums.causes, _CAUSES_OF_GROUP, lambda rule: (group_sums.causes[rule].weight, rule))
+    slowest = group_sums.slowest
     return PeriodGroup(
         *key,
         owner=owners.team_of(*key),
-        sums=of_group.now.as_row(),
-        before=of_group.before.as_row() if is_compared else None,
+        sums=group_sums.now.as_row(),
+        before=group_sums.before.as_row() if is_compared else None,
         causes=tuple(
             PeriodCause(
                 rule,
                 1,
-                of_group.causes[rule].as_row(),
-                of_group.causes_before.get(rule, _Sums()).as_row() if is_compared else None,
+                group_sums.causes[rule].as_row(),
+                group_sums.causes_before.get(rule, _Sums()).as_row() if is_compared else None,
             )
             for rule in rules
         ),
@@ -236,15 +236,15 @@ def _describe_group(key: GroupKey, of_group: _OfGroup, owners: Owners, *, is_com
     )
 
 
-def _describe_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: bool) -> tuple[PeriodCause, ...]:
+def _describe_causes(groups: Iterable[_GroupSums], limit: int, *, is_compared: bool) -> tuple[PeriodCause, ...]:
     found: dict[str, _Sums] = defaultdict(_Sums)
     before: dict[str, _Sums] = defaultdict(_Sums)
     concerned: dict[str, int] = defaultdict(int)
-    for of_group in groups:
-        for rule, sums in of_group.causes.items():
+    for group_sums in groups:
+        for rule, sums in group_sums.causes.items():
             found[rule].add_all(sums)
             concerned[rule] += 1
-        for rule, sums in of_group.causes_before.items():
+        for rule, sums in group_sums.causes_before.items():
             before[rule].add_all(sums)
     return tuple(
         PeriodCause(rule, concerned[rule], found[rule].as_row(), before[rule].as_row() if is_compared else None)
@@ -252,10 +252,10 @@ def _describe_causes(groups: Iterable[_OfGroup], limit: int, *, is_compared: boo
     )
 
 
-def _describe_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple[PeriodSetting, ...]:
-    found: dict[tuple[str, str | None, str], _OfSetting] = defaultdict(_OfSetting)
-    for key, of_group in groups.items():
-        for (rule, parameter), advised in of_group.settings.items():
+def _describe_settings(groups: Mapping[GroupKey, _GroupSums], limit: int) -> tuple[PeriodSetting, ...]:
+    found: dict[tuple[str, str | None, str], _SettingSums] = defaultdict(_SettingSums)
+    for key, group_sums in groups.items():
+        for (rule, parameter), advised in group_sums.settings.items():
             setting = found[parameter, advised.advice.current, advised.advice.proposed]
             setting.rules.add(rule)
             setting.groups[key].add_all(advised.sums)
@@ -264,7 +264,7 @@ def _describe_settings(groups: Mapping[GroupKey, _OfGroup], limit: int) -> tuple
     return tuple(_describe_setting(each, found[each]) for each in chosen)
 
 
-def _describe_setting(advice: tuple[str, str | None, str], setting: _OfSetting) -> PeriodSetting:
+def _describe_setting(advice: tuple[str, str | None, str], setting: _SettingSums) -> PeriodSetting:
     groups = _first(setting.groups, _GROUPS_OF_SETTING, lambda key: (setting.groups[key].weight, key))
     return PeriodSetting(
         *advice,

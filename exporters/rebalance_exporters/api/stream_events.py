@@ -52,12 +52,12 @@ class Filter:
         return self.cluster in {None, item.cluster} and self.group in {None, item.group}
 
 
-class _News(NamedTuple):
+class _PolledEvents(NamedTuple):
     """Result of one poll of the view: the version reached, whether there is more, the events, and the status."""
 
     version: int
     is_more: bool
-    news: list[bytes]
+    events: list[bytes]
     readiness: Readiness
     status: bytes
 
@@ -139,9 +139,9 @@ class EventSource:
         said, said_at = None, 0.0
         while not self.is_stopping():
             # In a thread: a batch may hold the view's lock, which must not block the event loop.
-            found = await asyncio.to_thread(self._find_news, known, wanted)
+            found = await asyncio.to_thread(self._poll_events, known, wanted)
             known = found.version
-            for each in found.news:
+            for each in found.events:
                 yield each
             now = asyncio.get_running_loop().time()
             if found.readiness != said or now - said_at >= STATUS_SECONDS - LOOK_SECONDS:
@@ -149,21 +149,23 @@ class EventSource:
                 yield found.status
             await asyncio.sleep(0 if found.is_more else LOOK_SECONDS)
 
-    def _find_news(self, since: int | None, wanted: Filter) -> _News:
+    def _poll_events(self, since: int | None, wanted: Filter) -> _PolledEvents:
         """Return what is new after a version; a null version, of another run, leads to a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
         fleet, readiness, now_ms = self.view.fleet(), self.judge(), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(fleet, now_ms, wanted.cluster))
         version, is_more = changes.version, False
         if changes.items is None:
-            news = [write_event(EventName.RESET, contract.encode(Reset()), self._id(version))]
+            events = [write_event(EventName.RESET, contract.encode(Reset()), self._id(version))]
         else:
             chosen = [(changed, item) for changed, item in changes.items if wanted.wants(item)]
             if is_more := len(chosen) > _MOST_AT_ONCE:
                 chosen = chosen[:_MOST_AT_ONCE]
                 version, _ = chosen[-1]
-            news = [text for changed, item in chosen if (text := self._write(changed, item, fleet))]
-        return _News(version, is_more, news, readiness, write_event(EventName.STATUS, contract.encode(status)))
+            events = [text for changed, item in chosen if (text := self._write(changed, item, fleet))]
+        return _PolledEvents(
+            version, is_more, events, readiness, write_event(EventName.STATUS, contract.encode(status))
+        )
 
     def _write(self, version: int, item: ChangedItem, fleet: FleetSnapshot) -> bytes:
         """Return the event of a changed item; empty if it was forgotten meanwhile."""

@@ -75,7 +75,7 @@ def render_labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
     return ",".join(f'{name}="{escape_label(value)}"' for name, value in zip(names, values, strict=True))
 
 
-class _Rests(dict[tuple[str, ...], str]):
+class _LabelSuffixes(dict[tuple[str, ...], str]):
     """Cache, by label values, of the text after the labels common to all samples of a group: few differ, all recur."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -94,7 +94,7 @@ class _Rests(dict[tuple[str, ...], str]):
 class Writer(Generic[_S]):
     """Renders one metric for one thing after another; the text that all its samples share is built once."""
 
-    __slots__ = ("_bucket", "_is_histogram", "_labels", "_name", "_read", "_rests", "_start", "metric")
+    __slots__ = ("_bucket", "_is_histogram", "_labels", "_name", "_read", "_start", "_suffixes", "metric")
 
     def __init__(self, metric: Metric[_S]) -> None:
         self.metric = metric
@@ -102,7 +102,7 @@ class Writer(Generic[_S]):
         self._start, self._bucket = f"{self._name}{{", f"{self._name}_bucket{{"
         self._labels, self._read = metric.labels, metric.read
         self._is_histogram = metric.type == "histogram"
-        self._rests = _Rests(_BUCKET if self._is_histogram else metric.labels)
+        self._suffixes = _LabelSuffixes(_BUCKET if self._is_histogram else metric.labels)
 
     def write(self, common: str, of: _S) -> str:
         """Return samples, one per line; `common` is the text of the labels that all of them begin with."""
@@ -124,10 +124,10 @@ class Writer(Generic[_S]):
 
     def begin(self, common: str, values: tuple[str, ...]) -> str:
         """Return the text before the value of one sample."""
-        return f"{self._start}{common}{self._rests[values]}"
+        return f"{self._start}{common}{self._suffixes[values]}"
 
     def _write_lines(self, common: str, samples: Samples) -> list[str]:
-        start, rests = self._start + common, self._rests
+        start, rests = self._start + common, self._suffixes
         if self._is_histogram:
             start = self._bucket + common
             buckets = [f"{start}{rests[values]}{value}\n" for values, value in samples[:-_TOTALS]]

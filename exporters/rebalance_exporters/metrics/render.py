@@ -32,7 +32,7 @@ from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.health import ReadProgress, read_until_ms
 from rebalance_exporters.state.kept import Examples, GroupFindings, GroupKey
-from rebalance_exporters.state.silences import Muted
+from rebalance_exporters.state.silences import SilencedFindings
 from rebalance_exporters.state.state_times import StateTimes, seconds_by_state
 
 _S = TypeVar("_S")
@@ -248,7 +248,7 @@ class Exposition:
         per_partition = (PARTITION_LAG,) if collect_partitions else ()
         self._lags = Pieces((*WINDOW_METRICS, *LAG_METRICS, *per_partition))
         self._findings = Pieces(FINDING_METRICS)
-        self._muted = Muted()
+        self._silenced_findings = SilencedFindings()
         self._silences = Pieces(SILENCE_METRICS)
         self._timings = Pieces((*TIMING_METRICS, *MEMBER_METRICS) if collect_members else TIMING_METRICS)
         self._moments = MomentPieces()
@@ -382,11 +382,11 @@ class Exposition:
 
         None fires for a silenced group.
         """
-        self._muted.forget(fleet.findings)
+        self._silenced_findings.forget(fleet.findings)
         for key in sorted(fleet.findings):
             if key in self._blocks or not key[1]:
                 silence = fleet.silences.in_force(key, now_ms)
-                shown = self._muted.findings(key, fleet.findings[key], silence)
+                shown = self._silenced_findings.findings(key, fleet.findings[key], silence)
                 yield key, render_labels(GROUP_LABELS, key), shown
 
     def _silenced(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, AlertSilence]]:

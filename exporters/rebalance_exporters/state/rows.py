@@ -76,7 +76,7 @@ def expect_room(held: Mapping[Any, object], key: Hashable, limit: int) -> None:
         raise RefusedError("limit", f"{limit} are held already")
 
 
-class Weights:
+class KeptBytes:
     """Bytes of all kept text, so that many large rows fill the memory no more than many small ones."""
 
     def __init__(self, limit: int) -> None:

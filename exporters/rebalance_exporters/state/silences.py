@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from rebalance_contract import AlertSilence, Finding, FindingState, SilenceIndex, SilenceKind, silence_problems
 from rebalance_contract.silences import WILDCARD
 from rebalance_exporters.state.kept import GroupFindings, GroupKey
-from rebalance_exporters.state.rows import RefusedError, Weights
+from rebalance_exporters.state.rows import KeptBytes, RefusedError
 
 #: Maximum number of kept silences; those that end first are dropped first, in whatever order they were read.
 MAX_SILENCES = 2_000
 
-#: Prefix of their keys in Weights.
+#: Prefix of their keys in KeptBytes.
 _KIND = "silence"
 
 _Name = tuple[str, str]
@@ -52,9 +52,9 @@ class Silences:
 class KeptSilences:
     """The silences read so far, and which of them began or ended since the last check."""
 
-    def __init__(self, weights: Weights) -> None:
-        """`weights` counts the bytes of everything that the view keeps."""
-        self._weights = weights
+    def __init__(self, kept_bytes: KeptBytes) -> None:
+        """`kept_bytes` counts everything that the view keeps."""
+        self._kept_bytes = kept_bytes
         self._by_name: dict[_Name, AlertSilence] = {}
         self._now: Silences | None = None
         self._looked_ms = 0
@@ -76,7 +76,7 @@ class KeptSilences:
             raise RefusedError("contract", f"a silence of {silence.cluster!r}: {problem}")
         name = (silence.cluster, silence.silence_id)
         known = self._by_name.get(name)
-        self._weights.put((_KIND, name), size)
+        self._kept_bytes.put((_KIND, name), size)
         self._by_name[name] = silence
         if len(self._by_name) > MAX_SILENCES:
             self.drop(*min(self._by_name, key=lambda each: (self._by_name[each].ends_at_ms, each)))
@@ -86,7 +86,7 @@ class KeptSilences:
     def drop(self, cluster: str, silence_id: str) -> AlertSilence | None:
         """Forget a silence and return it, or null if it was not known."""
         self._now = None
-        self._weights.drop((_KIND, (cluster, silence_id)))
+        self._kept_bytes.drop((_KIND, (cluster, silence_id)))
         return self._by_name.pop((cluster, silence_id), None)
 
     def turned(self, now_ms: int) -> list[AlertSilence]:
@@ -106,29 +106,32 @@ def covered(silence: AlertSilence, groups: Collection[GroupKey]) -> Iterator[Gro
     return (key for key in of_cluster if key[1] in exact or key[1].startswith(beginnings))
 
 
-class Muted:
+class SilencedFindings:
     """Findings as reported to alerting: none of a silenced group fires.
 
     Returns the same object for the same findings, so that they are rendered once.
     """
 
     def __init__(self) -> None:
-        self._muted: dict[GroupKey, tuple[GroupFindings, GroupFindings]] = {}
+        self._silenced_findings: dict[GroupKey, tuple[GroupFindings, GroupFindings]] = {}
 
     def findings(self, key: GroupKey, found: GroupFindings, silence: AlertSilence | None) -> GroupFindings:
         """Return the findings to report."""
         if silence is None or not silence.holds_alerts:
-            self._muted.pop(key, None)
+            self._silenced_findings.pop(key, None)
             return found
-        known = self._muted.get(key)
+        known = self._silenced_findings.get(key)
         if known is None or known[0] is not found:
-            known = self._muted[key] = found, GroupFindings(tuple(map(_at_rest, found.findings)), found.fired)
+            known = self._silenced_findings[key] = (
+                found,
+                GroupFindings(tuple(map(_at_rest, found.findings)), found.fired),
+            )
         return known[1]
 
     def forget(self, present: Mapping[GroupKey, object]) -> None:
         """Forget all groups but those present."""
-        for key in self._muted.keys() - present.keys():
-            del self._muted[key]
+        for key in self._silenced_findings.keys() - present.keys():
+            del self._silenced_findings[key]
 
 
 def _at_rest(finding: Finding) -> Finding:

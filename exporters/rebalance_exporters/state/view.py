@@ -34,8 +34,8 @@ from rebalance_exporters.state.kept import (
 from rebalance_exporters.state.late_events import LateEvents
 from rebalance_exporters.state.rows import (
     REFUSALS,
+    KeptBytes,
     RefusedError,
-    Weights,
     check_key,
     check_size,
     expect_room,
@@ -105,7 +105,7 @@ class View:
         self._expiry_ms = int(group_expiry_seconds * 1000)
         self._stale_after_ms = int(stale_after_seconds * 1000)
         self._max_groups = max_groups
-        self._weights = Weights(max_bytes)
+        self._kept_bytes = KeptBytes(max_bytes)
         self._lock = threading.Lock()
         self._snapshots: dict[GroupKey, contract.GroupSnapshot] = {}
         #: Groups as shown: those with a snapshot, and those known from commits alone.
@@ -122,7 +122,7 @@ class View:
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
         self._timings: dict[GroupKey, contract.GroupTiming] = {}
-        self._silences = KeptSilences(self._weights)
+        self._silences = KeptSilences(self._kept_bytes)
         self._ages = Ages()
         self._changes = ChangeLog()
         #: Withdrawn findings, for followers that have received them.
@@ -195,7 +195,7 @@ class View:
             for name, resolved_ms in self._findings.resolved():
                 if age(("finding", name), resolved_ms) <= horizon_ms:
                     self._findings.drop(name)
-                    self._weights.drop((FINDINGS, name))
+                    self._kept_bytes.drop((FINDINGS, name))
             for key, of_group in list(self._findings.by_group.items()):
                 if key[1] and key not in self._groups and not of_group.findings:
                     self._findings.forget_group(key)
@@ -289,7 +289,7 @@ class View:
         if known == snapshot:
             return
         expect_room(self._snapshots, identity, self._max_groups)
-        self._weights.put((GROUPS, identity), len(row.value))
+        self._kept_bytes.put((GROUPS, identity), len(row.value))
         self._states[identity] = fold_state(self._states.get(identity), snapshot.state, _state_at_ms(row, snapshot))
         self._late_events.note(known, snapshot, is_new=not row.was_there)
         self._snapshots[identity] = snapshot
@@ -310,17 +310,17 @@ class View:
             self._note("group", key)
         for of_group in (self._snapshots, self._states, self._costs):
             of_group.pop(key, None)
-        self._weights.drop((GROUPS, key))
+        self._kept_bytes.drop((GROUPS, key))
         self._forget_lag(key)
         self._forget_timing(key)
         self._rebalances.forget_group(key)
 
     def _forget_lag(self, key: GroupKey) -> bool:
-        self._weights.drop((LAG, key))
+        self._kept_bytes.drop((LAG, key))
         return self._lags.pop(key, None) is not None
 
     def _forget_timing(self, key: GroupKey) -> None:
-        self._weights.drop((HEARTBEATS, key))
+        self._kept_bytes.drop((HEARTBEATS, key))
         self._timings.pop(key, None)
 
     def _apply_rebalance(self, key: bytes, value: bytes | None) -> None:
@@ -356,7 +356,7 @@ class View:
         if known is not None and replace(known, at_ms=lag.at_ms) == lag:
             # Only the time changed, as in the daily repetition for each group: it need not be rendered again.
             return
-        self._weights.put((LAG, identity), len(value))
+        self._kept_bytes.put((LAG, identity), len(value))
         self._lags[identity] = lag
         self._show(identity)
         self._note("group", identity)
@@ -386,7 +386,7 @@ class View:
         name = key.decode(errors="backslashreplace")
         if value is None:
             gone = self._findings.drop(name)
-            self._weights.drop((FINDINGS, name))
+            self._kept_bytes.drop((FINDINGS, name))
             if gone is not None:
                 self._causes.withdraw(gone)
                 self._note_withdrawal(name, gone)
@@ -398,7 +398,7 @@ class View:
         identity = (finding.cluster, finding.group)
         known = self._findings.get(identity, name)
         self._findings.expect_room(name, identity)
-        self._weights.put((FINDINGS, name), len(value))
+        self._kept_bytes.put((FINDINGS, name), len(value))
         self._findings.put(name, finding, is_new=is_new)
         self._causes.note(finding)
         self._withdrawn.pop(ChangedItem("finding", *identity, name), None)
@@ -427,7 +427,7 @@ class View:
         self._truncated[HEARTBEATS] += timing.is_truncated
         if self._timings.get(identity) != timing:
             expect_room(self._timings, identity, self._max_groups)
-            self._weights.put((HEARTBEATS, identity), len(value))
+            self._kept_bytes.put((HEARTBEATS, identity), len(value))
             self._timings[identity] = timing
             self._note("group", identity)
 

@@ -30,7 +30,7 @@ from rebalance_exporters.api.overview import make_overview
 from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
-from rebalance_exporters.state.rows import Weights
+from rebalance_exporters.state.rows import KeptBytes
 from rebalance_exporters.state.silences import MAX_SILENCES, KeptSilences, Silences, covered
 from rebalance_exporters.state.view import SILENCES, Row, View
 
@@ -118,7 +118,7 @@ def test_the_number_of_silences_is_bounded():
     """Producers with access to the topic may write many: those that end first are dropped, in any order of arrival."""
     made = [replace(SILENCE, silence_id=f"{n}", ends_at_ms=NOW_MS + n) for n in range(MAX_SILENCES + 50)]
     random.Random(1).shuffle(made)
-    kept = KeptSilences(Weights(1_000_000))
+    kept = KeptSilences(KeptBytes(1_000_000))
     for each in made:
         kept.put(each, 10)
     assert {each.ends_at_ms - NOW_MS for each in kept.now.by_name.values()} == set(range(50, MAX_SILENCES + 50))
@@ -141,7 +141,7 @@ def test_the_text_of_silences_is_bounded():
 def test_what_goes_for_later_ones_weighs_nothing(monkeypatch: pytest.MonkeyPatch):
     """Otherwise the room of dropped ones would be lost."""
     monkeypatch.setattr("rebalance_exporters.state.silences.MAX_SILENCES", 2)
-    kept = KeptSilences(Weights(40))
+    kept = KeptSilences(KeptBytes(40))
     for n in range(20):
         kept.put(replace(SILENCE, silence_id=str(n), ends_at_ms=NOW_MS + n), 10)
     assert {silence_id for _, silence_id in kept.now.by_name} == {"18", "19"}
