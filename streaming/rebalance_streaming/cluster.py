@@ -35,7 +35,7 @@ from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.log_watch import Ends, TopicState
 from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
@@ -91,11 +91,14 @@ class Cluster:
         self._admin = AdminClient(self._client)
 
     def check_reachable(self) -> str:
-        """Return the cluster's id. Raises AwayError if no broker answers, StreamError if they reject the client."""
+        """Return the cluster's id.
+
+        Raises BrokersUnreachableError if no broker answers, StreamError if they reject the client.
+        """
         try:
             return Reachability(self._config.kafka, "start").ask()
         except NoAnswerError as error:
-            raise (StreamError if error.is_lasting else AwayError)(str(error)) from None
+            raise (StreamError if error.is_lasting else BrokersUnreachableError)(str(error)) from None
 
     def ensure_source(self) -> None:
         """Ensure that the watched topic exists; let the broker create the offsets topic. Raises StreamError.
@@ -119,7 +122,7 @@ class Cluster:
         try:
             return self._admin.list_topics(*topic, timeout=REQUEST_SECONDS).topics
         except KafkaException as error:
-            raise AwayError(f"no broker reports which topics there are ({_text(error)})") from None
+            raise BrokersUnreachableError(f"no broker reports which topics there are ({_text(error)})") from None
 
     def _look_up_coordinator(self) -> None:
         consumer = Consumer(groupless(self._client, "start"))
@@ -190,7 +193,7 @@ class Cluster:
                 reason, may_come = _text(error), code in _NO_LEADER_YET or code in UNREACHABLE
             # A topic that has just been created has no leader yet.
             if not may_come or time.monotonic() >= deadline:
-                raise (AwayError if may_come else StreamError)(
+                raise (BrokersUnreachableError if may_come else StreamError)(
                     f"cannot look up the ends of {partitions[0].topic} ({reason}); grant DESCRIBE on it "
                     "and check that every partition has a leader"
                 )
@@ -327,7 +330,7 @@ class Cluster:
             error = _failure(created[topic.topic])
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 command = own[topic.topic].create_command(self._config.topic_prefix)
-                raise (AwayError if error.code() in UNREACHABLE else StreamError)(
+                raise (BrokersUnreachableError if error.code() in UNREACHABLE else StreamError)(
                     f"topic {topic.topic} is missing and could not be created ({error.str()}); create it: {command}"
                 )
         self._await_topics({topic.topic for topic in missing})

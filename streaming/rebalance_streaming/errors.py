@@ -7,7 +7,7 @@ class StreamError(Exception):
     """The stream cannot start or continue; the text is one sentence that says what to do."""
 
 
-class AwayError(StreamError):
+class BrokersUnreachableError(StreamError):
     """Brokers that are needed do not answer. The error may be temporary, so the stream waits at its start."""
 
 

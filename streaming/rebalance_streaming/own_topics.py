@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
 from rebalance_kafka.reachability import UNREACHABLE
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 
 
 def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> Iterator[Record]:
@@ -34,7 +34,7 @@ def _explained(topics: Collection[str]) -> Iterator[None]:
         yield
     except KafkaException as error:
         names = ", ".join(sorted(topics))
-        raise (AwayError if error.args[0].code() in UNREACHABLE else StreamError)(
+        raise (BrokersUnreachableError if error.args[0].code() in UNREACHABLE else StreamError)(
             f"{names} cannot be read ({error.args[0].str()}); what was published there is needed before the stream "
             "starts: start it again when the brokers answer"
         ) from None

@@ -12,13 +12,13 @@ from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
     Baseline,
     has_checkpoint,
-    keep_rebuild_words,
     open_checkpoint,
     query_path,
-    read_rebuild_words,
+    read_rebuild_values,
     set_aside,
+    store_rebuild_values,
 )
-from rebalance_streaming.spark.rebuild_words import RebuildWords
+from rebalance_streaming.spark.rebuild_values import RebuildValues
 
 pytestmark = pytest.mark.spark
 
@@ -50,24 +50,24 @@ def test_one_that_is_damaged_or_gone_is_not_made_anew(
         open_checkpoint(spark, str(tmp_path), _LATER)
 
 
-def test_words_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_values_of_rebuilds_are_remembered_with_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """They move away with the checkpoint; a checkpoint that has only these is opened like any other."""
     path = str(tmp_path)
-    assert read_rebuild_words(spark, path, "monday") == RebuildWords("monday", ())
-    keep_rebuild_words(spark, path, RebuildWords("", ()))
+    assert read_rebuild_values(spark, path, "monday") == RebuildValues("monday", ())
+    store_rebuild_values(spark, path, RebuildValues("", ()))
     assert not has_checkpoint(spark, path)
-    keep_rebuild_words(spark, path, RebuildWords("monday", ()))
+    store_rebuild_values(spark, path, RebuildValues("monday", ()))
     assert open_checkpoint(spark, path, _BASELINE) == _BASELINE
-    assert read_rebuild_words(spark, path, "tuesday") == RebuildWords("tuesday", ("monday",))
+    assert read_rebuild_values(spark, path, "tuesday") == RebuildValues("tuesday", ("monday",))
     set_aside(spark, path, 17_000)
-    assert read_rebuild_words(spark, path, "") == RebuildWords("", ())
+    assert read_rebuild_values(spark, path, "") == RebuildValues("", ())
 
 
-def test_damaged_words_are_none_and_a_place_of_no_use_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    """With damaged words another rebuild is allowed; with an unusable path it must not happen."""
+def test_damaged_values_are_none_and_a_place_of_no_use_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    """With damaged values another rebuild is allowed; with an unusable path it must not happen."""
     path = str(tmp_path)
-    keep_rebuild_words(spark, path, RebuildWords("monday", ()))
+    store_rebuild_values(spark, path, RebuildValues("monday", ()))
     (tmp_path / LAYOUT / "rebuilds.json").write_bytes(b"garbage")
-    assert read_rebuild_words(spark, path, "monday").is_new
+    assert read_rebuild_values(spark, path, "monday").is_new
     with pytest.raises(StreamError, match="cannot use checkpoint nowhere://"):
-        read_rebuild_words(spark, "nowhere://at/all", "monday")
+        read_rebuild_values(spark, "nowhere://at/all", "monday")

@@ -11,7 +11,7 @@ import pytest
 
 from rebalance_contract import QueryStatus
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.spark import job, startup
 
 
@@ -44,12 +44,17 @@ def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(startup, "_look_at_cluster", look)
     waits, said, stop = list[str | None](), list[str](), threading.Event()
     listeners = startup.Listeners(said.append, said.append, lambda _: None, waits.append)
-    answers[:] = [AwayError("nobody answers"), AwayError("nobody answers"), AwayError("no leader"), "found"]
+    answers[:] = [
+        BrokersUnreachableError("nobody answers"),
+        BrokersUnreachableError("nobody answers"),
+        BrokersUnreachableError("no leader"),
+        "found",
+    ]
     assert startup.await_cluster(StreamConfig(), listeners, stop) == "found"
     assert said == ["nobody answers", "no leader"]
     assert waits == ["nobody answers", "nobody answers", "no leader", None]
 
-    answers[:] = [AwayError("nobody answers"), StreamError("not allowed")]
+    answers[:] = [BrokersUnreachableError("nobody answers"), StreamError("not allowed")]
     with pytest.raises(StreamError, match="not allowed"):
         startup.await_cluster(StreamConfig(), listeners, stop)
 

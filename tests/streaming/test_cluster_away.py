@@ -15,7 +15,7 @@ from rebalance_kafka.reachability import NoAnswerError, Reachability
 from rebalance_streaming import cluster as module
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.log_watch import Ends
 
 
@@ -29,9 +29,11 @@ def test_brokers_that_do_not_answer_may_come(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.05)
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
     cluster = Cluster(config_of("127.0.0.1:1"))
-    with pytest.raises(AwayError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \(.*check kafka\.bootstrap"):
+    with pytest.raises(
+        BrokersUnreachableError, match=r"no Kafka broker answers at 127\.0\.0\.1:1 \(.*check kafka\.bootstrap"
+    ):
         cluster.check_reachable()
-    with pytest.raises(AwayError, match="no broker reports which topics there are"):
+    with pytest.raises(BrokersUnreachableError, match="no broker reports which topics there are"):
         cluster.ensure_topics()
 
 
@@ -44,7 +46,7 @@ def test_a_refused_login_does_not_get_better(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Reachability, "ask", refuse)
     with pytest.raises(StreamError, match="they do not accept each other") as error:
         Cluster(config_of("127.0.0.1:1")).check_reachable()
-    assert not isinstance(error.value, AwayError)
+    assert not isinstance(error.value, BrokersUnreachableError)
 
 
 def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch):
@@ -53,7 +55,9 @@ def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch
     brokers = MockCluster()
     brokers.create("log")
     brokers.take_leader("log")
-    with pytest.raises(AwayError, match=r"cannot look up the ends of log \(.*every partition has a leader"):
+    with pytest.raises(
+        BrokersUnreachableError, match=r"cannot look up the ends of log \(.*every partition has a leader"
+    ):
         Cluster(config_of(brokers.bootstrap)).log_ends("log")
 
 

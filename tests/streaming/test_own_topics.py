@@ -12,7 +12,7 @@ from rebalance_kafka.follower import Record, UnreadError
 from rebalance_streaming import own_topics
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.restoring import read_restored
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.ownership import read_statuses
 
 CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"})
@@ -44,7 +44,10 @@ def test_a_part_of_the_rows_is_no_answer():
 
 def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch):
     """A missing permission does not appear by itself."""
-    for code, kind in ((KafkaError._TRANSPORT, AwayError), (KafkaError.TOPIC_AUTHORIZATION_FAILED, StreamError)):
+    for code, kind in (
+        (KafkaError._TRANSPORT, BrokersUnreachableError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, StreamError),
+    ):
 
         def fail(*_: object, code: int = code, **__: object) -> None:
             raise KafkaException(KafkaError(code))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from rebalance_contract import QUERIES, Participant
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import hadoop_files
-from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
+from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
 from rebalance_streaming.spark.session import is_local
 
 #: Increment it when a query's sources, keys or state change in a way that Spark cannot migrate.
@@ -73,32 +73,32 @@ def damaged(path: str, file: str) -> StreamError:
     )
 
 
-def read_rebuild_words(spark: SparkSession, path: str, asked: str) -> RebuildWords:
+def read_rebuild_values(spark: SparkSession, path: str, asked: str) -> RebuildValues:
     """Return the value of `stream.rebuild` with the earlier ones stored in the checkpoint at `path`.
 
     Raises StreamError if the checkpoint cannot be used, because unknown earlier values must not cause a rebuild.
     """
-    file, done = _words_file(path), tuple[str, ...]()
+    file, done = _values_file(path), tuple[str, ...]()
     try:
         if hadoop_files.exists(spark, file):
-            done = decode_words(hadoop_files.read(spark, file))
+            done = decode_values(hadoop_files.read(spark, file))
     except Py4JJavaError as error:
         if not _is_damage(error):
             raise _unusable(path, error) from None
-    return RebuildWords(asked, done)
+    return RebuildValues(asked, done)
 
 
-def keep_rebuild_words(spark: SparkSession, path: str, words: RebuildWords) -> None:
+def store_rebuild_values(spark: SparkSession, path: str, values: RebuildValues) -> None:
     """Store the values of `stream.rebuild` as the first file of a new checkpoint. Raises StreamError."""
-    if not words.kept():
+    if not values.kept():
         return
     try:
-        hadoop_files.write(spark, _words_file(path), encode_words(words.kept()))
+        hadoop_files.write(spark, _values_file(path), encode_values(values.kept()))
     except Py4JJavaError as error:
         raise _unusable(path, error) from None
 
 
-def _words_file(path: str) -> str:
+def _values_file(path: str) -> str:
     return f"{_absolute(path)}/{LAYOUT}/rebuilds.json"
 
 

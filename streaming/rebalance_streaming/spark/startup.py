@@ -22,17 +22,17 @@ from rebalance_kafka.properties import java_properties
 from rebalance_streaming.cluster import Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
-from rebalance_streaming.errors import AwayError, StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
     Baseline,
     has_checkpoint,
-    keep_rebuild_words,
     older_layout,
     open_checkpoint,
-    read_rebuild_words,
+    read_rebuild_values,
     set_aside,
+    store_rebuild_values,
 )
 from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, ReadUp
 from rebalance_streaming.spark.inputs import WatchedInputs
@@ -96,7 +96,7 @@ def await_cluster(config: StreamConfig, listeners: Listeners, stop: threading.Ev
     while not stop.is_set():
         try:
             found = _look_at_cluster(config, listeners)
-        except AwayError as error:
+        except BrokersUnreachableError as error:
             text = str(error)
             listeners.on_wait(text)
             if text not in warned:
@@ -112,7 +112,7 @@ def await_cluster(config: StreamConfig, listeners: Listeners, stop: threading.Ev
 def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster:
     """Check the settings, the brokers and the topics, take ownership of the outputs, and return the cluster.
 
-    Raises AwayError if brokers do not answer, StreamError if a requirement of the stream is not met.
+    Raises BrokersUnreachableError if brokers do not answer, StreamError if a requirement of the stream is not met.
     """
     _raise_problems(config)
     cluster = Cluster(config)
@@ -174,25 +174,25 @@ def _take_up(
     Null: the queries continue from their own checkpoint, or start without state.
     """
     is_there, older = has_checkpoint(spark, config.checkpoint), older_layout(spark, config.checkpoint)
-    words = read_rebuild_words(spark, config.checkpoint, config.rebuild)
+    values = read_rebuild_values(spark, config.checkpoint, config.rebuild)
     begun: list[str] = []
     why = ""
-    anew = asked.rebuild or words.is_new
+    anew = asked.rebuild or values.is_new
     if anew:
-        option = "--rebuild" if asked.rebuild else f"stream.rebuild = {words.asked!r}"
+        option = "--rebuild" if asked.rebuild else f"stream.rebuild = {values.asked!r}"
         found.ownership.refuse_beside_another(option, asked.stop)
-        if is_there and not (asked.may_set_aside or words.is_new):
+        if is_there and not (asked.may_set_aside or values.is_new):
             raise StreamError(
                 f"--rebuild: a checkpoint exists at {config.checkpoint}; without --rebuild the stream continues from "
                 "it, with --rebuild --set-aside it is renamed first"
             )
-    elif older is not None or words.done:
+    elif older is not None or values.done:
         here = [name for name in INPUT_QUERIES if name in config.queries]
         # A query that was stopped before the end of its first batch has stored nothing and loads the rows again.
         begun = [name for name in here if has_begun(spark, config.checkpoint, name)]
         if begun == here:
             return None
-        was = "not rebuilt to its end" if words.done else f"of layout {older}"
+        was = "not rebuilt to its end" if values.done else f"of layout {older}"
         why = f"the checkpoint at {config.checkpoint} is {was}, a new one of layout {LAYOUT} is created: "
         found.ownership.refuse_beside_another(why.removesuffix(": "), asked.stop)
     else:
@@ -208,7 +208,7 @@ def _take_up(
         # Only after everything has been read: otherwise the old checkpoint must stay in place.
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
-        keep_rebuild_words(spark, config.checkpoint, words)
+        store_rebuild_values(spark, config.checkpoint, values)
     listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
     return published
 

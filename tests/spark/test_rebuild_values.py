@@ -14,7 +14,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.membership import PublishedRows
-from rebalance_streaming.spark.rebuild_words import RebuildWords, decode_words, encode_words
+from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
 from spark.another_stream import Beside
 
 _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
@@ -26,7 +26,7 @@ class Disk:
 
     monkeypatch: pytest.MonkeyPatch
     is_there: bool = False
-    words: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     begun: set[str] = field(default_factory=set)
     moved: int = 0
     other: QueryStatus | None = None
@@ -37,8 +37,8 @@ class Disk:
         for name, function in {
             "has_checkpoint": lambda *_: self.is_there,
             "older_layout": lambda *_: None,
-            "read_rebuild_words": lambda _spark, _path, asked: RebuildWords(asked, self.words),
-            "keep_rebuild_words": self._keep,
+            "read_rebuild_values": lambda _spark, _path, asked: RebuildValues(asked, self.values),
+            "store_rebuild_values": self._keep,
             "has_begun": lambda _spark, _path, query: query in self.begun,
             "set_aside": self._set_aside,
             "read_published": self._read,
@@ -66,12 +66,12 @@ class Disk:
         self.is_there = True
         self.begun = {"membership", "activity"}
 
-    def _keep(self, _spark: Any, _path: str, words: RebuildWords) -> None:
-        if words.kept():
-            self.is_there, self.words = True, words.kept()
+    def _keep(self, _spark: Any, _path: str, values: RebuildValues) -> None:
+        if values.kept():
+            self.is_there, self.values = True, values.kept()
 
     def _set_aside(self, *_: Any) -> str:
-        self.is_there, self.words, self.begun = False, (), set()
+        self.is_there, self.values, self.begun = False, (), set()
         self.moved += 1
         return "moved"
 
@@ -117,11 +117,11 @@ def test_another_word_rebuilds_again_and_an_old_one_does_not(disk: Disk) -> None
         disk.start(word)
         disk.end_batches()
     assert disk.moved == 1
-    assert disk.words == ("monday", "tuesday")
+    assert disk.values == ("monday", "tuesday")
     assert disk.start("monday") is None
 
 
-def test_a_rebuild_by_hand_remembers_the_words(disk: Disk) -> None:
+def test_a_rebuild_by_hand_remembers_the_values(disk: Disk) -> None:
     """The current word in the settings does not trigger another rebuild."""
     disk.start("monday")
     disk.end_batches()
@@ -153,20 +153,20 @@ def test_nothing_is_moved_while_another_stream_writes(disk: Disk) -> None:
     with pytest.raises(StreamError, match=r"^stream\.rebuild = 'monday': another stream still writes"):
         disk.start("monday")
     assert disk.moved == 0
-    assert disk.words == ()
+    assert disk.values == ()
     disk.other = None
     assert disk.start("monday") == _PUBLISHED
 
 
-def test_words_are_kept_as_they_are() -> None:
+def test_values_are_kept_as_they_are() -> None:
     """From a damaged file none is read, and of very many the latest are kept."""
-    assert decode_words(encode_words(("a", "ü b"))) == ("a", "ü b")
+    assert decode_values(encode_values(("a", "ü b"))) == ("a", "ü b")
     for damaged in (b"", b"{}", b"\xff", b'["a"', b"[1]"):
-        assert decode_words(damaged) == ()
+        assert decode_values(damaged) == ()
     many = tuple(map(str, range(150)))
-    assert RebuildWords("new", many).kept() == (*many[-99:], "new")
-    assert RebuildWords("149", many).kept() == many
-    assert RebuildWords("", ()).kept() == ()
+    assert RebuildValues("new", many).kept() == (*many[-99:], "new")
+    assert RebuildValues("149", many).kept() == many
+    assert RebuildValues("", ()).kept() == ()
 
 
 @pytest.mark.parametrize("rebuild", [True, False])
@@ -176,4 +176,4 @@ def test_nothing_is_moved_away_before_all_is_read_back(disk: Disk, rebuild: bool
     disk.is_unreadable = True
     with pytest.raises(StreamError, match="away"):
         disk.start("" if rebuild else "monday", rebuild=rebuild)
-    assert (disk.moved, disk.is_there, disk.words) == (0, True, ())
+    assert (disk.moved, disk.is_there, disk.values) == (0, True, ())

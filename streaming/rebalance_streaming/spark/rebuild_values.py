@@ -14,7 +14,7 @@ _MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RebuildWords:
+class RebuildValues:
     """`asked` is the setting, empty if not set. `done` are the values stored in the checkpoint, oldest first."""
 
     asked: str
@@ -30,12 +30,12 @@ class RebuildWords:
         return (*self.done, self.asked)[-_MOST:] if self.is_new else self.done
 
 
-def encode_words(words: tuple[str, ...]) -> bytes:
+def encode_values(values: tuple[str, ...]) -> bytes:
     """Return the content of the checkpoint's file with the values."""
-    return msgspec.json.encode(words)
+    return msgspec.json.encode(values)
 
 
-def decode_words(content: bytes) -> tuple[str, ...]:
+def decode_values(content: bytes) -> tuple[str, ...]:
     """Return the values in a file; empty if it is damaged, so that the setting can cause another rebuild."""
     try:
         return msgspec.json.decode(content, type=tuple[str, ...])
