@@ -40,7 +40,7 @@ _CACHED_KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToFold:
+class FoldInput:
     """A record or probe to fold into a group's state."""
 
     group: str
@@ -48,7 +48,7 @@ class ToFold:
 
 
 #: The contents of a line, in order: rows for the engine, and inputs of the folds; empty if the line is not needed.
-Contents = tuple[ToFold | Input, ...]
+Contents = tuple[FoldInput | Input, ...]
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class LineReader:
         self.skipped += not contents
         return contents
 
-    def _read(self, line: RecordedLine) -> Iterable[ToFold | Input]:
+    def _read(self, line: RecordedLine) -> Iterable[FoldInput | Input]:
         if line.topic == OFFSETS_TOPIC:
             return self._record(line)
         if line.topic.endswith(PROBES_SUFFIX):
@@ -123,7 +123,7 @@ class LineReader:
         packed = pack_messages([message], {}, cluster=self.cluster, pane_ms=self.pane_ms, seconds=None)
         return (row for _, row in packed.rows)
 
-    def _record(self, line: RecordedLine) -> Iterable[ToFold]:
+    def _record(self, line: RecordedLine) -> Iterable[FoldInput]:
         record = decode_record(line.key, line.value)
         group = group_of(record)
         if group is None:
@@ -139,9 +139,9 @@ class LineReader:
             member_id=getattr(record.key, "member_id", None),
             received_at_ms=line.received_at_ms,
         )
-        return (ToFold(group, at),)
+        return (FoldInput(group, at),)
 
-    def _probe(self, line: RecordedLine) -> Iterable[ToFold | Input]:
+    def _probe(self, line: RecordedLine) -> Iterable[FoldInput | Input]:
         try:
             probe = contract.decode(line.value or b"", contract.Probe)
             rows = list(unpack_probe(line.value or b"", probe.cluster, line.timestamp_ms, line.timestamp_ms))
@@ -151,11 +151,11 @@ class LineReader:
 
     def _of_probe(
         self, rows: Iterable[tuple[str, contract.ProbeActivity | contract.OffsetActivity]]
-    ) -> Iterator[ToFold | Input]:
+    ) -> Iterator[FoldInput | Input]:
         for group, row in rows:
             # The cluster may have another name in the recording.
             if isinstance(row, contract.ProbeActivity):
-                yield ToFold(group, row.probe)
+                yield FoldInput(group, row.probe)
                 yield replace(row, probe=replace(row.probe, cluster=self.cluster))
             else:
                 yield replace(row, cluster=self.cluster)

@@ -189,7 +189,7 @@ def compare(
             watch.query,
             watch.topics.get(topic) or _first(topic, state),
             state,
-            _Read(positions.get(topic, {}), reached.get(topic, {})),
+            _QueryProgress(positions.get(topic, {}), reached.get(topic, {})),
         )
         found += incidents
     return replace(watch, topics=topics), tuple(found)
@@ -200,29 +200,31 @@ def _first(topic: str, state: TopicState) -> TopicWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _QueryProgress:
     """A query's positions in a topic, and its highest positions since the previous check."""
 
     positions: Positions
     reached: Positions
 
 
-def _compare_topic(query: str, before: TopicWatch, state: TopicState, read: _Read) -> tuple[TopicWatch, list[Incident]]:
-    incidents = _Found(query, before.totals.topic)
+def _compare_topic(
+    query: str, before: TopicWatch, state: TopicState, progress: _QueryProgress
+) -> tuple[TopicWatch, list[Incident]]:
+    incidents = _IncidentCounts(query, before.totals.topic)
     counted = _compare_counts(before, state, incidents)
     known_id = before.totals.topic_id
     if known_id is not None and state.topic_id not in (None, known_id):
-        partitions, ends = _recreated(before, state, read.positions, incidents), state.ends
+        partitions, ends = _recreated(before, state, progress.positions, incidents), state.ends
     else:
-        partitions, ends = _compare_ends(before, state, read, incidents), {**before.ends, **state.ends}
+        partitions, ends = _compare_ends(before, state, progress, incidents), {**before.ends, **state.ends}
     found = incidents.all()
     totals = replace(_add(counted.totals, found), topic_id=state.topic_id or known_id)
-    unread = _unread(before, partitions, state, read)
+    unread = _unread(before, partitions, state, progress)
     return replace(counted, totals=totals, partitions=partitions, ends=ends, unread=unread), found
 
 
 def _unread(
-    before: TopicWatch, after: Mapping[int, WatchedPartition], state: TopicState, read: _Read
+    before: TopicWatch, after: Mapping[int, WatchedPartition], state: TopicState, progress: _QueryProgress
 ) -> dict[int, Unread]:
     """Return, by partition, the records of a new era that the query has to read, and its position if beyond the end."""
     found: dict[int, Unread] = {}
@@ -230,14 +232,14 @@ def _unread(
         if each.awaited_from is None:
             continue
         stood_at = before.unread[partition].stood_at if partition in before.unread else None
-        position, ends = read.positions.get(partition, 0), state.ends.get(partition)
+        position, ends = progress.positions.get(partition, 0), state.ends.get(partition)
         if stood_at is None and ends is not None and position > ends.latest:
             stood_at = position
         found[partition] = Unread(each.awaited_from, stood_at)
     return found
 
 
-class _Found:
+class _IncidentCounts:
     """Merges findings about single partitions into one incident per kind."""
 
     def __init__(self, query: str, topic: str) -> None:
@@ -254,7 +256,7 @@ class _Found:
         ]
 
 
-def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> TopicWatch:
+def _compare_counts(before: TopicWatch, state: TopicState, found: _IncidentCounts) -> TopicWatch:
     """Report added partitions, and those missing in two checks in a row; return the updated watch.
 
     A single check is not enough, because a broker that has just started reports too few topics.
@@ -271,7 +273,7 @@ def _compare_counts(before: TopicWatch, state: TopicState, found: _Found) -> Top
 
 
 def _recreated(
-    before: TopicWatch, state: TopicState, positions: Positions, found: _Found
+    before: TopicWatch, state: TopicState, positions: Positions, found: _IncidentCounts
 ) -> dict[int, WatchedPartition]:
     """Return all partitions in a new era, regardless of their ends, because none of the records has been read."""
     partitions = dict(before.partitions)
@@ -285,26 +287,28 @@ def _recreated(
     return partitions
 
 
-def _compare_ends(before: TopicWatch, state: TopicState, read: _Read, found: _Found) -> dict[int, WatchedPartition]:
+def _compare_ends(
+    before: TopicWatch, state: TopicState, progress: _QueryProgress, found: _IncidentCounts
+) -> dict[int, WatchedPartition]:
     partitions = dict(before.partitions)
     for partition, ends in state.ends.items():
         known = partitions.get(partition, WatchedPartition(partition))
-        position = read.positions.get(partition)
+        position = progress.positions.get(partition)
         # A known truncation explains an earlier, higher position.
-        reached = read.reached.get(partition, 0) if known.awaited_from is None else 0
-        was = _Was(before.ends[partition].latest if partition in before.ends else 0, position, reached)
+        reached = progress.reached.get(partition, 0) if known.awaited_from is None else 0
+        last = _LastCheck(before.ends[partition].latest if partition in before.ends else 0, position, reached)
         if known.awaited_from is not None and position is not None and position <= ends.latest:
             # A query that was not moved back continues, after an empty batch, from the end at that time, and never
             # reads the records before it.
             if position > known.awaited_from:
                 found.add(IncidentKind.SKIPPED, partition, position - known.awaited_from)
             known = replace(known, awaited_from=None)
-        partitions[partition] = _compare_partition(known, was, ends, found)
+        partitions[partition] = _compare_partition(known, last, ends, found)
     return partitions
 
 
 @dataclass(frozen=True, slots=True)
-class _Was:
+class _LastCheck:
     """A partition's end at the previous check (0: not known), the query's position, and its highest one since then."""
 
     end: int
@@ -312,15 +316,17 @@ class _Was:
     reached: int
 
 
-def _compare_partition(known: WatchedPartition, was: _Was, now: Ends, found: _Found) -> WatchedPartition:
-    position, is_awaited = was.position, known.awaited_from is not None
+def _compare_partition(
+    known: WatchedPartition, last: _LastCheck, now: Ends, found: _IncidentCounts
+) -> WatchedPartition:
+    position, is_awaited = last.position, known.awaited_from is not None
     read_to = 0 if position is None or is_awaited else position
     # The end decreases only if the log is truncated. A running batch may have read beyond the query's position, so a
     # lower end begins a new era even if the position is below it.
-    if now.latest < max(read_to, was.reached, was.end):
-        has_come_down = position is not None and position < was.reached
+    if now.latest < max(read_to, last.reached, last.end):
+        has_come_down = position is not None and position < last.reached
         cut_at = min(read_to, now.latest) if has_come_down else now.latest
-        found.add(IncidentKind.REWOUND, known.partition, max(0, max(read_to, was.reached) - cut_at))
+        found.add(IncidentKind.REWOUND, known.partition, max(0, max(read_to, last.reached) - cut_at))
         # After its position has decreased, the query takes the records that it reads for duplicates until it is
         # restarted with the new era.
         unread = [cut_at] if has_come_down or read_to > now.latest else []

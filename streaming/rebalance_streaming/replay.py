@@ -24,7 +24,7 @@ from rebalance_streaming.engine.rows import Input, Output
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldState, new_state
 from rebalance_streaming.groups.probed import take_probe
-from rebalance_streaming.line_reader import Contents, LineReader, ToFold
+from rebalance_streaming.line_reader import Contents, FoldInput, LineReader
 from rebalance_streaming.outputs import OUTPUTS
 from rebalance_streaming.recording import RecordedLine, read_lines
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
@@ -121,7 +121,7 @@ class _Groups:
             last_log_offset=row.last_log_offset,
         )
 
-    def fold(self, each: ToFold) -> Iterator[Input]:
+    def fold(self, each: FoldInput) -> Iterator[Input]:
         """Fold a record or a probe; yield the changed rows: rebalances, then the group's snapshot."""
         group, what = each.group, each.what
         before = self.states.get(group) or new_state(self.cluster, group)
@@ -261,9 +261,9 @@ class Replay:
         else:
             self.take_logs(rows)
 
-    def _take(self, each: ToFold | Input, at_ms: int) -> None:
+    def _take(self, each: FoldInput | Input, at_ms: int) -> None:
         """Fold records and probes; pass the resulting rows, and all other rows, to the engine."""
-        for row in self._groups.fold(each) if isinstance(each, ToFold) else (each,):
+        for row in self._groups.fold(each) if isinstance(each, FoldInput) else (each,):
             if self._driver is not None:
                 self._driver.engine.apply(row, at_ms)
 
