@@ -42,7 +42,7 @@ OTHER_WORDS = {
 def texts(each):
     return {
         "meaning": each.meaning,
-        "told_by": each.told_by,
+        "detected_by": each.detected_by,
         "action": each.action,
         **({"escalates": each.escalates} if each.escalates else {}),
     }

@@ -88,7 +88,7 @@ def _section(each: Diagnosis) -> str:
     severity = f"Severity: {_severity(each)}. {_linked(each.escalates)}".rstrip()
     parts = [f"### {each.id}", f"**{each.title}.** {severity}", _linked(each.meaning)]
     parts.append(f"*What to do.* {_linked(each.action)}")
-    parts.append(f"*How it is detected.* {_linked(each.told_by)}")
+    parts.append(f"*How it is detected.* {_linked(each.detected_by)}")
     if each.thresholds:
         parts.append(_thresholds(each.thresholds))
     if each.sources:

@@ -38,7 +38,7 @@ class Diagnosis:
     severity: Severity
     title: str
     meaning: str
-    told_by: str
+    detected_by: str
     action: str
     sources: tuple[str, ...] = ()
     thresholds: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ def read_table(*path: str) -> dict[str, Any]:
 
 
 #: Texts that describe a diagnosis to readers; the other texts are for findings.
-_TEXTS = ("title", "meaning", "told_by", "escalates", "action")
+_TEXTS = ("title", "meaning", "detected_by", "escalates", "action")
 _DATA = read_table("catalogue.toml")
 
 #: Families in the order in which they are reported, with their headings.

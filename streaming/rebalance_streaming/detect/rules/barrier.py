@@ -110,7 +110,7 @@ def _in_callback(episode: Episode, members: Sequence[Member], from_ms: int, to_m
         client = episode.history.clients.of(member)
         text = None if client is None else _callback_text(client, from_ms, to_ms, episode.thresholds.callback_ms)
         if text is not None:
-            return say("slow_rebalance_callback.told", from_ms, subject_of(member), member=member, callback=text)
+            return say("slow_rebalance_callback.reported", from_ms, subject_of(member), member=member, callback=text)
     return None
 
 

@@ -448,7 +448,7 @@ def unexplained(episode: Episode) -> Verdict:
 def not_understood(rebalance: Rebalance) -> Verdict:
     """Return the verdict for a rebalance that cannot be judged, because its data is inconsistent."""
     ids = (rebalance.rebalance_id,)
-    return say("undetermined.odd", rebalance.started_before_ms, rebalance_ids=ids, reason=rebalance.reason)
+    return say("undetermined.inconsistent", rebalance.started_before_ms, rebalance_ids=ids, reason=rebalance.reason)
 
 
 BENIGN_RULES: tuple[BenignRule, ...] = (

@@ -300,7 +300,7 @@ def _rejected(view: GroupView, client: ClientHistory) -> Verdict:
     refused = None if is_taken else session
     seen = [each for each in client.reports if each.emitted_ms >= view.now_ms - _REJECTED_MS]
     return view.say(
-        "join_rejected.tries",
+        "join_rejected.joining",
         seen[0].emitted_ms,
         Subject((SubjectMember(client.member_id, client.client_id, client.host, client.instance_id),)),
         confidence=PLAUSIBLE if refused is None else STRONG,

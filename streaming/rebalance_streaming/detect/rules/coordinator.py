@@ -226,7 +226,7 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     last_commit = view.progress.last_commit_ms if hopping else None
     stopped = last_commit is not None and last_commit < since_ms
     yield view.say(
-        "offsets_topic_unhealthy.seems",
+        "offsets_topic_unhealthy.inferred",
         since_ms,
         confidence=PLAUSIBLE if stopped else HINT,
         # A hint does not page.
@@ -248,11 +248,11 @@ def find_store_failure(episode: Episode, moved: Verdict | None) -> Verdict | Non
     if failure is None:
         return None
     if failure.error in _NOT_LEADING or (failure.error is None and moved is not None):
-        return moved or say("coordinator_failover.told", failure.at_ms, error=failure.error)
+        return moved or say("coordinator_failover.logged", failure.at_ms, error=failure.error)
     if failure.error in _TOO_LARGE:
         return say("offsets_topic_unhealthy.too_large", failure.at_ms, error=failure.error)
     sure = CERTAIN if failure.error is not None else STRONG
-    return say("offsets_topic_unhealthy.told", failure.at_ms, confidence=sure, error=failure.error)
+    return say("offsets_topic_unhealthy.logged", failure.at_ms, confidence=sure, error=failure.error)
 
 
 def _lost_rounds(rebalance: Rebalance) -> bool:

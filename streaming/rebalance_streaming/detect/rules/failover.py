@@ -47,7 +47,7 @@ def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
         causes = {view.causes.get(each) for each in near}
         if None not in causes and "coordinator_failover" not in causes:
             yield view.say(
-                "coordinator_failover.beside" if near else "coordinator_failover.harmless",
+                "coordinator_failover.other_cause" if near else "coordinator_failover.harmless",
                 move.at_ms,
                 rebalance_ids=tuple(near),
                 named=move.is_named,

@@ -193,7 +193,7 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
         sure = HINT  # the host may have been cut off, or stood still as a whole
     stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
     return say_lost(
-        "process_pause.told",
+        "process_pause.stood_still",
         departure,
         departure.to_ms - silence,
         subject=subject_of(*(each.member for each in together), hosts=(host,)),

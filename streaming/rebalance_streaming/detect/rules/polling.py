@@ -252,7 +252,7 @@ def _waited_since(view: GroupView, member: Member, from_ms: int, until_ms: int) 
 def _at_risk(view: GroupView, member: Member, client: ClientHistory | None, limit: int, gap: _Gap) -> Verdict:
     near = gap.length_ms >= view.thresholds.poll_risk_ticket * limit
     return view.say(
-        "poll_overrun_risk.told" if gap.metric else "poll_overrun_risk.by_commits",
+        "poll_overrun_risk.by_metrics" if gap.metric else "poll_overrun_risk.by_commits",
         gap.ended_ms - round(gap.length_ms),
         subject_of(member),
         severity=Severity.TICKET if near else None,

@@ -80,7 +80,7 @@ def _too_short(view: GroupView, instance: str, longest: int, several: list[Expla
     config = view.history.clients.config_of(last.member)
     known = session_of_member(last.member, last.client, type_of(view.history), config)
     return view.say(
-        "static_session_too_short.often",
+        "static_session_too_short.repeated",
         several[0].left_ms,
         instance_subject(view, instance),
         confidence=STRONG if last.confidence >= STRONG else PLAUSIBLE,
