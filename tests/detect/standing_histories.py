@@ -14,7 +14,7 @@ from rebalance_contract import CommitActivity, GroupSnapshot, Member, Rebalance
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.observed.confidence import STRONG
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.progress import Rhythm
 from rebalance_streaming.recording import read_lines
@@ -38,7 +38,7 @@ def departed(
     described: dict[str, Any] = {
         **dict.fromkeys(each.name for each in fields(Departure)),
         "member": who,
-        "client": fingerprint(who),
+        "client": make_fingerprint(who),
         "from_ms": left_ms,
         "to_ms": left_ms,
         "latest_ms": left_ms,

@@ -32,7 +32,7 @@ from rebalance_streaming.detect.advice import (
     worker_overrun_advice,
 )
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
-from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
+from rebalance_streaming.observed.fingerprints import Fingerprint, make_fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 LEFT_MS = T0 + 600 * SECOND
@@ -168,7 +168,7 @@ def test_the_advice_for_a_held_barrier_names_the_limit_of_its_holder():
 
 def client(client_id: str, library: str | None = None, version: str | None = None) -> Fingerprint:
     return replace(
-        fingerprint(replace(B, client_id=client_id)),
+        make_fingerprint(replace(B, client_id=client_id)),
         **({} if library is None else {"library": library, "version": version}),
     )
 
@@ -230,8 +230,8 @@ def session(
     who: Member = B, kind: str = GroupType.CLASSIC, heartbeat_ms: int = 3_000, **settings: int
 ) -> MemberSession:
     """Return the advised session time-out of a member, with the settings that its client reports."""
-    prints = replace(fingerprint(who), heartbeat_ms=heartbeat_ms)
-    return session_of_member(who, prints, kind, ClientConfig(**settings))
+    fingerprint = replace(make_fingerprint(who), heartbeat_ms=heartbeat_ms)
+    return session_of_member(who, fingerprint, kind, ClientConfig(**settings))
 
 
 RDKAFKA = replace(B, client_id="rdkafka", session_timeout_ms=10_000, rebalance_timeout_ms=30_000)

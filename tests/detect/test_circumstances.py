@@ -15,7 +15,7 @@ from rebalance_streaming.detect.rules.circumstances import is_busy, missing_repo
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import GONE
 
 
@@ -60,8 +60,8 @@ AGAIN_MS = LOST_MS + 20 * SECOND
         (replace(BACK, member=replace(BACK.member, host="/alone")), (), 60, HINT),
         (replace(BACK, in_barrier=True), (), 60, HINT),
         (BACK, (rebalance(AGAIN_MS, [A, member("b-2", [2, 3])], [A]),), 60, HINT),
-        (replace(BACK, client=fingerprint(replace(BACK.member, client_id="rdkafka"))), (), 60, PLAUSIBLE),
-        (replace(BACK, silence_ms=298_000, client=fingerprint(replace(B, client_id="rdkafka"))), (), 60, HINT),
+        (replace(BACK, client=make_fingerprint(replace(BACK.member, client_id="rdkafka"))), (), 60, PLAUSIBLE),
+        (replace(BACK, silence_ms=298_000, client=make_fingerprint(replace(B, client_id="rdkafka"))), (), 60, HINT),
     ],
     ids=[
         "it stays",

@@ -29,11 +29,11 @@ from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_log import Exit
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.progress import Rhythm
 
-GUESSED = fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin")
+GUESSED = make_fingerprint(replace(B, rebalance_timeout_ms=10_000), None, "roundrobin")
 
 
 # --- Static members ---

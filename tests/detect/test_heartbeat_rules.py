@@ -23,20 +23,20 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 C = member("c-1", [4])
 
 
-def stretch(**changes: Any) -> Stretch:
+def loss_reports(**changes: Any) -> LossReports:
     """Return the reports of the time before, of a client that reports in time."""
     fields: dict[str, Any] = {
-        **dict.fromkeys(Stretch.__dataclass_fields__),
+        **dict.fromkeys(LossReports.__dataclass_fields__),
         "interval_ms": 5_000,
         "last_report_ms": LOST_MS - 1_000,
         "witnesses": 3,
@@ -46,7 +46,7 @@ def stretch(**changes: Any) -> Stretch:
         "restarted": False,
         "same_process": False,
     }
-    return Stretch(**{**fields, **changes})
+    return LossReports(**{**fields, **changes})
 
 
 def episode(*departures: Departure, events: tuple[Event, ...] = (), spared: Member = A, **known: Any) -> Episode:
@@ -103,7 +103,7 @@ def test_a_version_starves_in_its_own_way(client_id: str, variant: str | None):
 )
 def test_reports_make_starvation_certain(client_id: str, variant: str, advised: set[str]):
     """The process ran and sent no heartbeats: certain for any client, with the mechanism of its library."""
-    of = gone(replace(B, client_id=client_id), liveness=STARVED, stretch=stretch())
+    of = gone(replace(B, client_id=client_id), liveness=STARVED, loss_reports=loss_reports())
     found = starvation(episode(of), of)
     assert found is not None
     assert (found.rule, found.confidence, found.variant) == ("heartbeat_starvation", CERTAIN, variant)
@@ -156,7 +156,7 @@ def test_without_reports_work_and_return_show_a_blocked_loop(
 ):
     """aiokafka, recognised by its name or a rebalance time-out equal to its session: processing blocks its loop."""
     who = replace(B, client_id=client_id, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
-    of = gone(who, client=fingerprint(who, None, "roundrobin"), **changes)
+    of = gone(who, client=make_fingerprint(who, None, "roundrobin"), **changes)
     past = departed(LOST_MS - 6 * MINUTE, who, SESSION_EXPIRED, rule="heartbeat_starvation")
     found = starvation(episode(of, past=[past] if earlier else []), of)
     assert said(found) == expected
@@ -166,7 +166,7 @@ def test_without_reports_work_and_return_show_a_blocked_loop(
 def test_who_left_by_itself_before_is_no_aiokafka():
     """librdkafka with the smallest allowed poll limit, which equals its session time-out."""
     who = replace(B, session_timeout_ms=10_000, rebalance_timeout_ms=10_000)
-    of = gone(who, client=fingerprint(who, None, "roundrobin"), arriving=50, back_s=5)
+    of = gone(who, client=make_fingerprint(who, None, "roundrobin"), arriving=50, back_s=5)
     earlier = departed(LOST_MS - MINUTE, who, POLL_TIMEOUT, rule="poll_overrun")
     assert starvation(episode(of), of) is not None
     assert starvation(episode(of, past=[earlier]), of) is None
@@ -194,7 +194,7 @@ def test_a_process_that_stood_still_may_have_held_its_interpreter(
     who: Member, seen: dict[str, Any], expected: tuple[str, float] | None
 ):
     """Story D: a native call stops reports and heartbeats alike; threads that wait for the lock switch constantly."""
-    of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=11_000, **seen))
+    of = gone(who, liveness=PAUSED, loss_reports=loss_reports(stood_still_ms=11_000, **seen))
     found = starvation(episode(of), of)
     assert said(found) == expected
     if found is None:
@@ -230,7 +230,13 @@ def test_a_client_without_a_thread_of_its_own_was_busy(
 ):
     """Its heartbeats cannot be starved, they wait for the processing; unless its reports show another cause."""
     back_s = 20 if liveness is None else None
-    of = gone(who, liveness=liveness, arriving=arriving, back_s=back_s, stretch=None if liveness is None else stretch())
+    of = gone(
+        who,
+        liveness=liveness,
+        arriving=arriving,
+        back_s=back_s,
+        loss_reports=None if liveness is None else loss_reports(),
+    )
     found = explain_loss(episode(of), of)
     assert said(found) == expected
     if found is not None and found.rule == "processing_blocks_heartbeat":
@@ -256,7 +262,7 @@ def test_work_ends_and_death_does_not(after_s: int, rule: str):
 )
 def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
     """Reports from another thread stopped as well, so the process was suspended; kafkajs has a single thread."""
-    of = gone(who, liveness=PAUSED, stretch=stretch(stood_still_ms=40_000, switches_per_second=0.0))
+    of = gone(who, liveness=PAUSED, loss_reports=loss_reports(stood_still_ms=40_000, switches_per_second=0.0))
     found = explain_loss(episode(of), of)
     assert found is not None
     assert found.rule == expected
@@ -267,7 +273,7 @@ def test_a_frozen_process_is_no_busy_one(who: Member, expected: str):
 
 def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
     """Removed after 10 s, it was suspended for 120 s: max(45, 2 x 120 + 3) s, and the summary has the duration."""
-    of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=120_000))
+    of = gone(liveness=PAUSED, silence_ms=12_000, loss_reports=loss_reports(stood_still_ms=120_000))
     found = pause(episode(of), of)
     assert said(found) == ("process_pause", STRONG)
     assert found is not None
@@ -281,7 +287,7 @@ def test_a_session_outlasts_a_pause_as_long_as_the_one_seen():
 def test_a_paused_member_of_a_newer_group_has_the_groups_session():
     """Its client rejects session.timeout.ms; the group's setting is 45 s by default, and at most 60 s."""
     who = replace(B, session_timeout_ms=None, epoch=3)
-    of = gone(who, liveness=PAUSED, silence_ms=50_000, stretch=stretch(stood_still_ms=50_000))
+    of = gone(who, liveness=PAUSED, silence_ms=50_000, loss_reports=loss_reports(stood_still_ms=50_000))
     known = episode(of)
     for kind in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
         found = pause(replace(known, rebalance=replace(known.rebalance, type=kind)), of)
@@ -292,7 +298,7 @@ def test_a_paused_member_of_a_newer_group_has_the_groups_session():
 
 def test_a_short_pause_needs_the_usual_session():
     """Twice 12 s plus a heartbeat is less than the default of 45 s."""
-    of = gone(liveness=PAUSED, silence_ms=12_000, stretch=stretch(stood_still_ms=11_000))
+    of = gone(liveness=PAUSED, silence_ms=12_000, loss_reports=loss_reports(stood_still_ms=11_000))
     found = pause(episode(of), of)
     assert found is not None
     assert found.advice[0].proposed == "45000"
@@ -312,7 +318,7 @@ def test_members_of_a_host_stood_still_together_unless_more_is_known(
     neighbour: str | None, expected: float | None, named: list[str]
 ):
     """One member reported the pause; a silent neighbour shared it, but not one with a cause of its own."""
-    frozen = gone(liveness=PAUSED, stretch=stretch(stood_still_ms=11_000))
+    frozen = gone(liveness=PAUSED, loss_reports=loss_reports(stood_still_ms=11_000))
     other = gone(replace(C, host=B.host), liveness=neighbour)
     of = episode(frozen, other)
     first, second = pause(of, frozen), pause(of, other)
@@ -363,7 +369,7 @@ def test_a_host_that_thaws_bit_by_bit_did_not_stand_still():
 
 def test_reports_that_came_too_late_are_a_cut():
     """Written in time and delivered after the loss: the client ran and had no connection."""
-    of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
+    of = gone(liveness=UNREACHABLE, silence_ms=12_000, loss_reports=loss_reports(undelivered=2, late_ms=20_000))
     found = unreachable(episode(of), of)
     assert said(found) == ("network_partition", STRONG)
     assert found is not None
@@ -388,7 +394,7 @@ def test_reports_that_came_too_late_are_a_cut():
 )
 def test_a_cut_takes_all_of_its_host(spared_host: str, liveness: str | None, likely: str, expected: set[str]):
     """One client's reports about its connection apply to its neighbours on the host, unless one of them stayed."""
-    of = gone(liveness=UNREACHABLE, silence_ms=12_000, stretch=stretch(undelivered=2, late_ms=20_000))
+    of = gone(liveness=UNREACHABLE, silence_ms=12_000, loss_reports=loss_reports(undelivered=2, late_ms=20_000))
     beside = gone(replace(C, host=B.host), likely, liveness=liveness)
     found = unreachable(episode(of, beside, spared=replace(A, host=spared_host)), of)
     assert found is not None

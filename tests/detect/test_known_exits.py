@@ -101,8 +101,8 @@ def test_a_report_before_it_surely_left_is_none_of_afterwards():
     mine = [report(at, B, **process) for at in range(LOST_MS - MINUTE, LOST_MS + 3 * SECOND, 2 * SECOND)]
     other = report(LOST_MS + 5 * SECOND, AGAIN, **process | {"process_start_ms": LOST_MS + 3 * SECOND, "pid": 2})
     (departure,) = episode(gone, *WORKS, *mine, other, SOON).departures
-    assert departure.stretch is not None
-    assert (departure.stretch.same_process, departure.went_on) == (True, False)
+    assert departure.loss_reports is not None
+    assert (departure.loss_reports.same_process, departure.went_on) == (True, False)
 
 
 def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():

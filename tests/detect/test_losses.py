@@ -33,7 +33,7 @@ from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 
 STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") for each in (B, AGAIN))
 
@@ -86,7 +86,7 @@ def test_what_looks_like_kafka_python_and_is_back_starved(
     """Its subscription shows the library, its way of joining the version; a crash rarely returns twice."""
     who, successor = replace(B, **PLAIN), replace(AGAIN, **PLAIN)
     first = departed(LOST_MS - 5 * MINUTE, replace(who, member_id="b-0"), SESSION_EXPIRED, rule="undetermined")
-    of_kind = replace(first.departure, client=fingerprint(who, None, "range"), back_as=who)
+    of_kind = replace(first.departure, client=make_fingerprint(who, None, "range"), back_as=who)
     past = (replace(first, departure=of_kind),) if again else ()
     gone = left(who, protocol="range")
     known = history(*silent(who), gone, back(successor))

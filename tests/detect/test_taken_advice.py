@@ -19,9 +19,9 @@ from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_no
 from rebalance_streaming.detect.rules.failover import find_failover
 from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.verdict import Verdict
-from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import PAUSED, UNREACHABLE
 from rebalance_streaming.wire.metrics.report import ClientConfig
 from refusing import CASES, NAMES, REFUSED_BY_TYPE, SETTINGS, Client, problems, starts
@@ -36,9 +36,9 @@ LOST_RULES = (
 
 
 #: The reports of a process that was suspended for 80 s.
-FROZEN = Stretch(
+FROZEN = LossReports(
     **{
-        **dict.fromkeys(Stretch.__dataclass_fields__),
+        **dict.fromkeys(LossReports.__dataclass_fields__),
         **dict.fromkeys(("witnesses", "undelivered", "late_ms"), 0),
         "interval_ms": 5_000,
         "last_report_ms": LOST_MS - 80_000,
@@ -86,8 +86,8 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
     )
     for likely, liveness, back_s, silence_ms in ways:
         lost = gone(who[1], likely, liveness=liveness, back_s=back_s, silence_ms=silence_ms, in_barrier=True)
-        prints = fingerprint(who[1], assignor=of.protocol)
-        lost = replace(lost, client=prints, stretch=FROZEN if liveness == PAUSED else None, arriving=5)
+        fingerprint = make_fingerprint(who[1], assignor=of.protocol)
+        lost = replace(lost, client=fingerprint, loss_reports=FROZEN if liveness == PAUSED else None, arriving=5)
         after = replace(known, departures=(lost,))
         for rule in LOST_RULES:
             found = rule(after, lost)

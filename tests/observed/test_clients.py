@@ -12,7 +12,7 @@ from histories import HOUR, MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract import Member
 from rebalance_contract.clients import ASSIGNED, COMMIT_TOTAL, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.observed import clients as clients_module
-from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
+from rebalance_streaming.observed.clients import ClientHistory, Clients, LossReports
 from rebalance_streaming.wire.metrics.report import ClientConfig, Point, Report, Temporality
 
 WHO = member("b-1", [0, 1])
@@ -35,7 +35,7 @@ def every_second(from_s: int, to_s: int, values: dict[str, float | None] | None 
     return [report(at, WHO, values, **{"interval_ms": 1_000, **changes}) for at in times]
 
 
-def before(*reports: Report, length_ms: int = 14_000) -> Stretch:
+def before(*reports: Report, length_ms: int = 14_000) -> LossReports:
     """Return the summary of the reports before the loss."""
     found = known(*reports).before(LOST_MS, length_ms)
     assert found is not None
@@ -143,7 +143,7 @@ def test_without_a_report_before_nothing_is_known():
 
 
 def test_reports_around_the_loss():
-    """The last before, the first after, and how many were written in the second half of the stretch."""
+    """The last before, the first after, and how many were written in the second half of the period."""
     seen = before(*every_second(-30, 5))
     assert (seen.last_report_ms - LOST_MS, (seen.next_report_ms or 0) - LOST_MS) == (0, SECOND)
     assert (seen.witnesses, seen.undelivered, seen.late_ms, seen.stood_still_ms) == (7, 0, 0, 0)

@@ -371,7 +371,7 @@ def test_reports_of_others_are_not_its_own():
     """Another client's reports are no evidence about this member."""
     others = [report(LOST_MS - at, STAYS, {HEARTBEAT_AGE: 1.0}) for at in range(MINUTE, 0, -5_000)]
     found = judged(left(), *others)
-    assert (found.liveness, found.stretch) == (None, None)
+    assert (found.liveness, found.loss_reports) == (None, None)
 
 
 # --- Time of departure ---

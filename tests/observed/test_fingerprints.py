@@ -18,7 +18,7 @@ from rebalance_contract.client_settings import (
     parse_version,
 )
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.wire.metrics.report import ClientConfig
 
 B = member("b-1", [0])
@@ -54,7 +54,7 @@ def reported(**changes: Any) -> ClientHistory:
 )
 def test_a_default_client_id_shows_the_library(client_id: str, library: str | None, version: str | None):
     """kafka-python and aiokafka write their version into it; a chosen name shows nothing."""
-    found = fingerprint(member("b-1", client_id=client_id))
+    found = make_fingerprint(member("b-1", client_id=client_id))
     assert (found.library, found.version) == (library, version)
 
 
@@ -80,7 +80,7 @@ def test_the_library_decides_what_can_have_happened(
     client_id: str, changes: dict[str, Any], enforces: bool, own: bool, starves: bool | None
 ):
     """Whether a client leaves by itself, has a heartbeat thread, and whether that can fail in a healthy process."""
-    found = fingerprint(member("b-1", client_id=client_id, **changes))
+    found = make_fingerprint(member("b-1", client_id=client_id, **changes))
     assert (found.enforces_poll, found.own_heartbeats, found.may_starve) == (enforces, own, starves)
 
 
@@ -113,15 +113,15 @@ def test_the_form_of_a_subscription_shows_the_library(
 ):
     """Null data in Java, empty data in librdkafka, and the oldest version in kafka-python."""
     who = member("b-1", subscription_version=version, user_data_bytes=data, **changes)
-    found = fingerprint(who, None, assignor)
+    found = make_fingerprint(who, None, assignor)
     assert (found.library, found.may_starve, found.is_guessed) == expected
 
 
 def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
     """Java 0.10.0 had one time-out for both; a subscription with a generation is years younger."""
     changes = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000, "client_id": "consumer-1"}
-    assert not fingerprint(member("b-1", subscription_version=0, **changes)).own_heartbeats
-    assert fingerprint(member("b-1", subscription_version=3, **changes)).own_heartbeats
+    assert not make_fingerprint(member("b-1", subscription_version=0, **changes)).own_heartbeats
+    assert make_fingerprint(member("b-1", subscription_version=3, **changes)).own_heartbeats
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_equal_timeouts_are_those_of_an_old_java_only_in_an_old_subscription():
 )
 def test_a_report_decides(library: str, version: str | None, expected: str, enforces: bool):
     """The client's own report takes precedence over a client id that looks like another library's default."""
-    found = fingerprint(member("b-1", client_id="sarama"), reported(library=library, library_version=version))
+    found = make_fingerprint(member("b-1", client_id="sarama"), reported(library=library, library_version=version))
     assert (found.library, found.version, found.enforces_poll) == (expected, version, enforces)
 
 
 def test_a_report_without_a_library_leaves_the_records_word():
     """A format without the library's name keeps the conclusion from the records."""
-    found = fingerprint(member("b-1", client_id="kafka-python-1.4.6"), reported(library=None))
+    found = make_fingerprint(member("b-1", client_id="kafka-python-1.4.6"), reported(library=None))
     assert (found.library, found.release) == (KAFKA_PYTHON, (1, 4, 6))
 
 
@@ -163,7 +163,7 @@ def test_the_heartbeat_interval_is_reported_or_the_protocols_default(
 ):
     """No record has it."""
     who = member("b-1", session_timeout_ms=session_ms)
-    assert fingerprint(who, reported(config=config)).heartbeat_ms == expected
+    assert make_fingerprint(who, reported(config=config)).heartbeat_ms == expected
 
 
 @pytest.mark.parametrize(

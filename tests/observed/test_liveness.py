@@ -9,8 +9,8 @@ import pytest
 
 from histories import MINUTE, SECOND, T0, member, packed, report
 from rebalance_contract.clients import FETCH_RATE, HEARTBEAT_AGE, HEARTBEAT_RATE, POLL_AGE, REBALANCE_AGE
-from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.clients import ClientHistory, Clients, LossReports
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import (
     ALIVE,
     GONE,
@@ -28,7 +28,7 @@ from rebalance_streaming.wire.metrics.report import Point, Report
 WHO = member("b-1", [0, 1])
 LOST_MS = T0 + 10 * MINUTE
 #: Only known: it reported each second to the end.
-SEEN = Stretch(
+SEEN = LossReports(
     interval_ms=1_000,
     last_report_ms=LOST_MS - 500,
     next_report_ms=LOST_MS + 500,
@@ -55,7 +55,7 @@ SEEN = Stretch(
 def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, **changes: Any) -> Lost:
     """Return a client with a session of 10 s and a poll limit of 30 s, lost with these changes of SEEN."""
     client = ClientHistory("b", "b-1", through_application=through_application)
-    return Lost(client, replace(SEEN, **changes), fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
+    return Lost(client, replace(SEEN, **changes), make_fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
 
 
 UNANSWERED = (
@@ -184,7 +184,7 @@ def read(clients: Clients, now_ms: int = LOST_MS + MINUTE) -> str | None:
     assert client is not None
     seen = client.before(LOST_MS, 14_000)
     assert seen is not None
-    return read_liveness(Lost(client, seen, fingerprint(WHO, client), 10_000, 30_000, LOST_MS, now_ms), clients)
+    return read_liveness(Lost(client, seen, make_fingerprint(WHO, client), 10_000, 30_000, LOST_MS, now_ms), clients)
 
 
 BEFORE = range(LOST_MS - 30 * SECOND, LOST_MS, SECOND)

@@ -123,16 +123,16 @@ def stalled_barrier_advice(departure: Departure | None) -> tuple[Advice, ...]:
     return advise("keep_polling"), advise("short_wait_of_all", limit=limit)
 
 
-def cooperative_advice(protocol: str | None, prints: Sequence[Fingerprint], why: str) -> tuple[Advice, ...]:
+def cooperative_advice(protocol: str | None, fingerprints: Sequence[Fingerprint], why: str) -> tuple[Advice, ...]:
     """Return how the group migrates to a cooperative assignor; empty if it is not eager or a client has none.
 
-    `prints` are the fingerprints of its members' clients, `why` is the benefit.
+    `fingerprints` are the fingerprints of its members' clients, `why` is the benefit.
     """
-    if protocol not in EAGER_ASSIGNORS or not all(has_cooperative(each.library, each.release) for each in prints):
+    if protocol not in EAGER_ASSIGNORS or not all(has_cooperative(each.library, each.release) for each in fingerprints):
         return ()
-    libraries = {each.library for each in prints}
+    libraries = {each.library for each in fingerprints}
     at_once = " and ".join(sorted(MIXES_NOT & libraries)) or None
-    if libraries == {JAVA} and all(each.release >= (3,) for each in prints):
+    if libraries == {JAVA} and all(each.release >= (3,) for each in fingerprints):
         return (advise("cooperative_java", protocol=protocol, why=why),)
     if at_once and libraries <= MIXES_NOT:
         return (advise("cooperative_at_once", protocol=protocol, library=at_once, why=why),)
@@ -163,15 +163,15 @@ class MemberSession:
 
 
 def session_of_member(
-    member: Member, prints: Fingerprint, group_type: str, config: ClientConfig | None = None
+    member: Member, fingerprint: Fingerprint, group_type: str, config: ClientConfig | None = None
 ) -> MemberSession:
     """Return the session of a member of a group; `config`: the settings that its client reports, null: none."""
     config = config or ClientConfig()
-    poll_ms, request_ms = poll_limit_ms(member, prints) or config.max_poll_interval_ms, config.request_timeout_ms
-    bound = session_bound(prints.library, prints.release, poll_ms=poll_ms, request_ms=request_ms)
+    poll_ms, request_ms = poll_limit_ms(member, fingerprint) or config.max_poll_interval_ms, config.request_timeout_ms
+    bound = session_bound(fingerprint.library, fingerprint.release, poll_ms=poll_ms, request_ms=request_ms)
     setting = session_setting(group_type, member.session_timeout_ms)
     own_bound = None if setting.of_group else bound
-    return MemberSession(setting, member.session_timeout_ms, prints.heartbeat_ms, request_ms, own_bound)
+    return MemberSession(setting, member.session_timeout_ms, fingerprint.heartbeat_ms, request_ms, own_bound)
 
 
 def longer_session(

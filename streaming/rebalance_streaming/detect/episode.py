@@ -210,7 +210,7 @@ def make_episode(
     departures = find_departures(history, rebalance, known.departures, time.now_ms, left_before)
     for each in departures:
         # A client whose reports ended counts as gone two intervals later.
-        ends_ms = None if each.stretch is None else reports_end_ms(each.stretch)
+        ends_ms = None if each.loss_reports is None else reports_end_ms(each.loss_reports)
         if ends_ms is not None and ends_ms >= time.now_ms:
             time.note_due(ends_ms + 1)
     return Episode(

@@ -72,7 +72,7 @@ class ClientReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LossReports:
     """What a client's reports show about the time before its group lost it.
 
     `last_report_ms` and `next_report_ms` are the reports around the loss, null where there is none; `witnesses`
@@ -207,7 +207,7 @@ class ClientHistory:
         """Whether it reported under a member id, in the reports that are kept."""
         return any(each.member_id == member_id for each in self.reports)
 
-    def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> Stretch | None:
+    def before(self, lost_ms: int, length_ms: int, surely_ms: int | None = None) -> LossReports | None:
         """Return what was reported about the time before a loss; null when there is no report before it.
 
         `surely_ms`: the loss was not earlier than this.
@@ -226,7 +226,7 @@ class ClientHistory:
         reason = next((each.reason for each in after[:3] if each.reason != known[-1].reason), None) or known[-1].reason
         same_process = bool(after) and self._is_same_process(known[-1], after[0])
         since_ms = lost_ms if surely_ms is None else surely_ms
-        return Stretch(
+        return LossReports(
             interval_ms=self.interval_ms,
             last_report_ms=known[-1].emitted_ms,
             next_report_ms=None if next_ is None else next_.emitted_ms,

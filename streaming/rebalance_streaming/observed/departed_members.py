@@ -10,7 +10,7 @@ from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departure_classes import classify
 from rebalance_streaming.observed.departure_times import NOTICE_MS, at_exit, logged_exit, measure
 from rebalance_streaming.observed.departures import CLEAN, Departure, Slot, session_of, slot_of
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import Lost, read_liveness
 
@@ -136,14 +136,14 @@ def _departure(
     client = history.clients.of(member)
     if client is not None and rebalance.is_at_least:
         member = _as_configured(member, client)
-    prints, session = fingerprint(member, client, assignor), session_of(member)
-    found = measure(history, rebalance, member, prints) if known is None else replace(known, client=prints)
+    fingerprint, session = make_fingerprint(member, client, assignor), session_of(member)
+    found = measure(history, rebalance, member, fingerprint) if known is None else replace(known, client=fingerprint)
     found = at_exit(found, logged_exit(history, rebalance, member))
     surely_ms = found.from_ms - NOTICE_MS
-    stretch = None if client is None else client.before(found.to_ms, session + _BEFORE_SESSION_MS, surely_ms)
-    if client is not None and stretch is not None:
-        lost = Lost(client, stretch, prints, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
-        found = replace(found, stretch=stretch, liveness=read_liveness(lost, history.clients))
+    loss_reports = None if client is None else client.before(found.to_ms, session + _BEFORE_SESSION_MS, surely_ms)
+    if client is not None and loss_reports is not None:
+        lost = Lost(client, loss_reports, fingerprint, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
+        found = replace(found, loss_reports=loss_reports, liveness=read_liveness(lost, history.clients))
     return classify(found, rebalance)
 
 

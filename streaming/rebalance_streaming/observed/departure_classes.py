@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource, GroupType, Rebalance
-from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
 from rebalance_streaming.observed.coordinator_log import REMOVED, UNPOLLED
 from rebalance_streaming.observed.departures import (
@@ -139,7 +139,7 @@ def _impossible(of: Departure, rebalance: Rebalance) -> Iterator[tuple[str, str]
     if of.logged is not None:
         yield SESSION_EXPIRED, "it left by its own request, as its coordinator wrote"
         yield FENCED, "it left by its own request, as its coordinator wrote"
-    poll, session, seen = of.poll_ms, of.session_ms, of.stretch
+    poll, session, seen = of.poll_ms, of.session_ms, of.loss_reports
     own_word = seen is not None and said_unpolled(seen)
     if not own_word and of.client.enforces_poll and poll and not _stood_inside_poll(of, poll):
         unpolled = None if seen is None or seen.polled_ms is None else of.latest_ms - seen.polled_ms
@@ -180,7 +180,7 @@ def _stood_inside_poll(of: Departure, poll: int) -> bool:
 
 def _unheard_ms(of: Departure) -> float | None:
     """Return the longest time that an ended process can have sent no heartbeat when it was gone; null: not known."""
-    seen = of.stretch
+    seen = of.loss_reports
     if seen is None:
         return None
     if seen.beat_gap_ms is not None:
@@ -219,7 +219,7 @@ def _by_epoch(of: Departure, rebalance: Rebalance) -> LikelyClasses | None:
 
 def _by_reports(of: Departure) -> LikelyClasses | None:
     """Return the class that a client's own reports indicate (`liveness`)."""
-    seen = of.stretch
+    seen = of.loss_reports
     if seen is None or of.liveness not in _BY_LIVENESS:
         return None
     sure, words = _BY_LIVENESS[of.liveness]
@@ -240,7 +240,7 @@ def _by_reports(of: Departure) -> LikelyClasses | None:
     return LikelyClasses(classes, sure, (observe(EvidenceSource.CLIENT_METRICS, of.liveness, text, words, span=span),))
 
 
-def _unpolled_text(of: Departure, seen: Stretch) -> str:
+def _unpolled_text(of: Departure, seen: LossReports) -> str:
     if seen.reason and said_unpolled(seen):
         return seen.reason
     if seen.polled_ms is None:
@@ -250,13 +250,13 @@ def _unpolled_text(of: Departure, seen: Stretch) -> str:
 
 def _by_end(of: Departure) -> LikelyClasses | None:
     """Compare a process's last report with when its member was gone: a session later, or at once."""
-    if of.stretch is None or of.liveness not in (GONE, RESTARTED):
+    if of.loss_reports is None or of.liveness not in (GONE, RESTARTED):
         return None
-    quiet = of.to_ms - of.stretch.last_report_ms
+    quiet = of.to_ms - of.loss_reports.last_report_ms
     text = f"last report {seconds(quiet)} before it was removed, session {seconds(of.session_ms)}"
-    span = (of.stretch.last_report_ms, of.to_ms)
+    span = (of.loss_reports.last_report_ms, of.to_ms)
     evidence = (observe(EvidenceSource.CLIENT_METRICS, "reports", text, "the process ended", span=span),)
-    if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.stretch.interval_ms:
+    if of.session_ms - 500 <= quiet <= of.session_ms + 2 * of.loss_reports.interval_ms:
         return LikelyClasses((SESSION_EXPIRED,), STRONG, evidence)
-    at_once = quiet < min(of.session_ms, of.stretch.interval_ms + 1_000)
+    at_once = quiet < min(of.session_ms, of.loss_reports.interval_ms + 1_000)
     return LikelyClasses((CLEAN,), PLAUSIBLE, evidence) if at_once else None

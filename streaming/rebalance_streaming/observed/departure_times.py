@@ -35,7 +35,7 @@ _WRITTEN_SLACK_MS = 2_500
 _JOIN_MS = 10_000
 
 
-def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints: Fingerprint) -> Departure:
+def measure(history: GroupHistory, rebalance: Rebalance, member: Member, fingerprint: Fingerprint) -> Departure:
     """Return when a member left and how long it had been silent, without the reason."""
     in_barrier = _was_awaited(history, rebalance, member)
     alive_ms = _committed_at(history, rebalance, member)
@@ -47,7 +47,7 @@ def measure(history: GroupHistory, rebalance: Rebalance, member: Member, prints:
     silence, due = _silence(rhythm, lag, joined_ms, from_ms, to_ms)
     return Departure(
         member,
-        prints,
+        fingerprint,
         from_ms,
         to_ms,
         latest_ms,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rebalance_contract import USUAL_SESSION_MS, Evidence, Member
 from rebalance_streaming.groups.identity import client_stem
-from rebalance_streaming.observed.clients import Stretch
+from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED, Exit
 from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
@@ -72,7 +72,7 @@ class Departure:
     due: bool
     in_barrier: bool
     liveness: str | None = None
-    stretch: Stretch | None = None
+    loss_reports: LossReports | None = None
     classes: tuple[str, ...] = (UNKNOWN,)
     confidence: float = HINT
     evidence: tuple[Evidence, ...] = ()
@@ -95,7 +95,7 @@ class Departure:
     @property
     def lived(self) -> bool:
         """Whether its process is known to have gone on, from its reports before and after the loss, or from its id."""
-        seen = self.stretch
+        seen = self.loss_reports
         reported = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
         return reported or self.kept_id
 

@@ -68,7 +68,7 @@ _LIBRARY_NAMES = {
 _ENFORCES_SINCE = {LIBRDKAFKA: (1, 0), AIOKAFKA: (0, 5, 1)}
 
 
-def fingerprint(member: Member, client: ClientHistory | None = None, assignor: str | None = None) -> Fingerprint:
+def make_fingerprint(member: Member, client: ClientHistory | None = None, assignor: str | None = None) -> Fingerprint:
     """Return what is known of a member's client, from its reports if there are any, else from its records.
 
     `assignor` is the group's, null where it is not known.
@@ -116,9 +116,9 @@ def _guessed(found: Fingerprint, member: Member, assignor: str | None) -> Finger
     return found
 
 
-def poll_limit_ms(member: Member, prints: Fingerprint) -> int | None:
+def poll_limit_ms(member: Member, fingerprint: Fingerprint) -> int | None:
     """Return max.poll.interval from a member's records; null for aiokafka, whose records repeat its session."""
-    return None if prints.library == AIOKAFKA and not prints.is_guessed else member.rebalance_timeout_ms
+    return None if fingerprint.library == AIOKAFKA and not fingerprint.is_guessed else member.rebalance_timeout_ms
 
 
 def is_closed_by_admin(member: Member) -> bool:

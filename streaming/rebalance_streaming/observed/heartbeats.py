@@ -13,7 +13,7 @@ from rebalance_contract import WINDOWS_MS, GroupTiming, Member, MemberTiming, Ti
 from rebalance_contract.clients import RESPONSE_MAX
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.departures import session_of
-from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
+from rebalance_streaming.observed.fingerprints import make_fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import GroupHistory
 
 #: A client that has not reported for this long is no longer shown.
@@ -73,7 +73,7 @@ def _session(member: Member, client: ClientHistory) -> int:
 
 
 def _poll(member: Member, client: ClientHistory) -> int | None:
-    return client.config.max_poll_interval_ms or poll_limit_ms(member, fingerprint(member, client))
+    return client.config.max_poll_interval_ms or poll_limit_ms(member, make_fingerprint(member, client))
 
 
 def _headroom(age_ms: float | None, limit_ms: int | None) -> float | None:

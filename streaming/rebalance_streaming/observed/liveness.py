@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rebalance_streaming.observed.clients import ClientHistory, Clients, Stretch
+from rebalance_streaming.observed.clients import ClientHistory, Clients, LossReports
 from rebalance_streaming.observed.fingerprints import Fingerprint
 
 STARVED, PAUSED, UNREACHABLE, GONE, RESTARTED, NOT_POLLING, HEALTHY, ALIVE = (
@@ -46,8 +46,8 @@ class Lost:
     """
 
     client: ClientHistory
-    seen: Stretch
-    prints: Fingerprint
+    seen: LossReports
+    fingerprint: Fingerprint
     session_ms: int
     poll_ms: int | None
     at_ms: int
@@ -61,7 +61,7 @@ class Lost:
         if never is None:
             return False
         joined = None if self.joined_ms is None else self.seen.last_report_ms - self.joined_ms
-        return max(never, joined or 0) >= _FIRST_BEATS * self.prints.heartbeat_ms
+        return max(never, joined or 0) >= _FIRST_BEATS * self.fingerprint.heartbeat_ms
 
     @property
     def beats_late(self) -> bool:
@@ -97,14 +97,14 @@ class Lost:
     @property
     def _least_end_ms(self) -> int:
         """Minimum time from a dead member's last report to its loss: its last heartbeat was before the report."""
-        return self.session_ms - self.prints.heartbeat_ms
+        return self.session_ms - self.fingerprint.heartbeat_ms
 
     @property
     def beats_fresh(self) -> bool:
         """Whether its heartbeats are known to have gone on."""
         if self.beats_late:
             return False
-        usual = 1_000 / self.prints.heartbeat_ms
+        usual = 1_000 / self.fingerprint.heartbeat_ms
         return self.seen.beat_gap_ms is not None or (self.seen.beat_rate or 0) >= 0.6 * usual
 
     @property
@@ -114,7 +114,7 @@ class Lost:
         return self.seen.stood_still_ms >= max(0.3 * self.session_ms, 1_500) and not known_fresh
 
 
-def said_unpolled(seen: Stretch) -> bool:
+def said_unpolled(seen: LossReports) -> bool:
     """Whether the client's own reason, given in this period, is that it left because nobody polled."""
     return (seen.reason or "").startswith(_POLL_REASON) and seen.reason_is_new
 
@@ -138,12 +138,12 @@ def _by_delivery(lost: Lost) -> str | None:
     return UNREACHABLE if late and seen.stood_still_ms < _STALLED_MS // 5 else None
 
 
-def is_unanswered(seen: Stretch) -> bool:
+def is_unanswered(seen: LossReports) -> bool:
     """Whether the client's own reason, given in this period, is that its coordinator did not answer for a session."""
     return _is_unanswered(seen.reason) and seen.reason != seen.reason_before
 
 
-def gave_up(seen: Stretch) -> bool:
+def gave_up(seen: LossReports) -> bool:
     """Whether the client reported, in a period or at its start, that its coordinator did not answer for a session."""
     return _is_unanswered(seen.reason) or _is_unanswered(seen.reason_before)
 
@@ -175,7 +175,7 @@ def _by_silence(lost: Lost, clients: Clients) -> str | None:
     return GONE if seen.next_report_ms is None else PAUSED
 
 
-def reports_end_ms(seen: Stretch) -> int | None:
+def reports_end_ms(seen: LossReports) -> int | None:
     """Return the time (epoch ms) after which missing reports have ended; null if one came after the loss."""
     return None if seen.next_report_ms is not None else seen.last_report_ms + round(_ENDED * seen.interval_ms)
 

@@ -201,7 +201,7 @@ def _left_at_its_limit(of: Departure) -> Evidence | None:
     Only for clients without reports, as a report shows when it polled, and only if the time is known more precisely
     than the limit.
     """
-    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.stretch is not None:
+    if of.joined_ms is None or not of.poll_ms or not of.client.enforces_poll or of.loss_reports is not None:
         return None
     if of.to_ms - of.from_ms > of.poll_ms - _POLL_TIGHT_MS:
         return None

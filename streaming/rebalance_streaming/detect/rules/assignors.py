@@ -12,7 +12,7 @@ from rebalance_contract import STREAMS_ASSIGNOR, GroupType, Member, Rebalance, S
 from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
-from rebalance_streaming.detect.rules.member_settings import is_movable, prints_of
+from rebalance_streaming.detect.rules.member_settings import fingerprints_of, is_movable
 from rebalance_streaming.detect.rules.rebalances import size_of
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import plain
@@ -42,7 +42,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
     churn = view.churn()
     if len(view.members) < view.thresholds.eager_members and churn < view.thresholds.churn_share:
         return
-    prints = prints_of(view.history, view.members)
+    fingerprints = fingerprints_of(view.history, view.members)
     cost = f"{kept} partitions stopped without moving in {len(recent)} rebalances of the last day"
     yield view.say(
         "eager_assignor",
@@ -54,7 +54,7 @@ def eager_assignor(view: GroupView) -> Iterator[Verdict]:
         kept=cost,
         cost=cost if kept else None,
         churn=churn,
-        advice=cooperative_advice(snapshot.protocol, prints, "saves the partitions that do not move"),
+        advice=cooperative_advice(snapshot.protocol, fingerprints, "saves the partitions that do not move"),
         movable=is_movable(view.history),
     )
 
@@ -153,7 +153,7 @@ def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
     if since is None or not view.time.lasted(since, view.thresholds.imbalance_ms):
         return
     classic = snapshot.type == GroupType.CLASSIC
-    prints = prints_of(view.history, view.members)
+    fingerprints = fingerprints_of(view.history, view.members)
     shares = [size_of(each.partitions) for each in view.members]
     fair = sum(shares) / len(shares)
     member = max(view.members, key=lambda each: (size_of(each.partitions), each.member_id))
@@ -172,7 +172,7 @@ def assignment_imbalance(view: GroupView) -> Iterator[Verdict]:
         # Java, librdkafka, kafka-python, aiokafka, Sarama and franz-go have `roundrobin`.
         to_roundrobin=classic and snapshot.protocol in EAGER_ASSIGNORS - {"roundrobin"},
         to_uniform=not classic and snapshot.protocol != "uniform",
-        advice=cooperative_advice(snapshot.protocol, prints, "shares differ by at most 1") if classic else (),
+        advice=cooperative_advice(snapshot.protocol, fingerprints, "shares differ by at most 1") if classic else (),
     )
 
 

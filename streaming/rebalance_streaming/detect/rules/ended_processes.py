@@ -191,9 +191,9 @@ def _was_started_again_at_once(episode: Episode, departure: Departure) -> bool:
 
     The last heartbeat was sent at most a third of the session before the last report, as documented by clients.
     """
-    if departure.liveness != RESTARTED or departure.stretch is None:
+    if departure.liveness != RESTARTED or departure.loss_reports is None:
         return False
-    reported_ms = departure.stretch.last_report_ms
+    reported_ms = departure.loss_reports.last_report_ms
     next_ms = episode.history.clients.next_start_ms(departure.member.client_id, reported_ms)
     return next_ms is not None and next_ms < reported_ms + departure.session_ms * 2 // 3
 
@@ -276,7 +276,7 @@ def _reports_ended(departure: Departure) -> Evidence:
     restarted = departure.liveness == RESTARTED
     value = "of another process" if restarted else "none any more"
     rule = "it was started again" if restarted else "its process ended"
-    since_ms = departure.stretch.last_report_ms if departure.stretch else departure.to_ms
+    since_ms = departure.loss_reports.last_report_ms if departure.loss_reports else departure.to_ms
     return observe(EvidenceSource.CLIENT_METRICS, "reports", value, rule, DECISIVE, span=(since_ms, None))
 
 

@@ -148,18 +148,18 @@ def _held_interpreter(departure: Departure) -> bool:
 
     That shows in context switches; without them, in used CPU time or a version that is prone to it.
     """
-    stretch = departure.stretch
-    if stretch is None or departure.client.may_starve is False:
+    loss_reports = departure.loss_reports
+    if loss_reports is None or departure.client.may_starve is False:
         return False
-    if stretch.switches_per_second is not None:
+    if loss_reports.switches_per_second is not None:
         return _switched(departure)
-    return (stretch.cpu_share or 0) >= 0.5 or starvation_variant(departure) == "lock_contention"
+    return (loss_reports.cpu_share or 0) >= 0.5 or starvation_variant(departure) == "lock_contention"
 
 
 def _switched(departure: Departure) -> bool:
     """Whether threads kept switching: one waiting for the interpreter's lock retries every 5 ms, a frozen one not."""
-    stretch = departure.stretch
-    return stretch is not None and (stretch.switches_per_second or 0) >= 50
+    loss_reports = departure.loss_reports
+    return loss_reports is not None and (loss_reports.switches_per_second or 0) >= 50
 
 
 def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
@@ -191,7 +191,9 @@ def pause(episode: Episode, departure: Departure) -> Verdict | None:
     sure = STRONG if departure.liveness == PAUSED else PLAUSIBLE
     if not any(each.liveness == PAUSED for each in together) and not spared_on_host(episode, departure):
         sure = HINT  # the host may have been cut off, or stood still as a whole
-    stood_still = max(silence, *(each.stretch.stood_still_ms for each in together if each.stretch is not None), 0)
+    stood_still = max(
+        silence, *(each.loss_reports.stood_still_ms for each in together if each.loss_reports is not None), 0
+    )
     return say_lost(
         "process_pause.stood_still",
         departure,

@@ -20,7 +20,7 @@ from rebalance_streaming.detect.rules.rebalances import leader_of, size_of, sync
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_rejoins
 
 _MINUTE_MS = 60_000
@@ -187,7 +187,7 @@ def cooperative_livelock(view: GroupView) -> Iterator[Verdict]:
         lasted=last[-1].at_ms - last[0].at_ms,
         sync=max((sync_ms(each.generation) for each in last), default=0),
         leader=leader,
-        versions_known=all(fingerprint(each, view.client_of(each)).release for each in view.members),
+        versions_known=all(make_fingerprint(each, view.client_of(each)).release for each in view.members),
         upgrade=bool(upgrade),
     )
 

@@ -26,7 +26,7 @@ from rebalance_streaming.detect.advice import (
 from rebalance_streaming.detect.bugs import upgrade_advice
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.observed.departures import Departure
-from rebalance_streaming.observed.fingerprints import Fingerprint, fingerprint
+from rebalance_streaming.observed.fingerprints import Fingerprint, make_fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 
 _MEANWHILE = "the others keep working meanwhile"
@@ -41,8 +41,8 @@ def session_of_lost(episode: Episode, departure: Departure) -> MemberSession:
 def sessions_of(history: GroupHistory, members: Iterable[Member], group_type: str | None = None) -> list[MemberSession]:
     """Return the sessions of members; `group_type` defaults to the group's current type."""
     kind, clients = group_type or type_of(history), history.clients
-    known = ((each, fingerprint(each, clients.of(each))) for each in members)
-    return [session_of_member(each, prints, kind, clients.config_of(each)) for each, prints in known]
+    known = ((each, make_fingerprint(each, clients.of(each))) for each in members)
+    return [session_of_member(each, fingerprint, kind, clients.config_of(each)) for each, fingerprint in known]
 
 
 def type_of(history: GroupHistory) -> str:
@@ -74,7 +74,9 @@ def barrier_advice(
         return worker_overrun_advice(None if departure is None else departure.poll_ms)
     there = rebalance.members_before if rebalance is not None else _members(history)
     protocol = protocol_of(history, rebalance)
-    return *stalled_barrier_advice(departure), *cooperative_advice(protocol, prints_of(history, there), _MEANWHILE)
+    return *stalled_barrier_advice(departure), *cooperative_advice(
+        protocol, fingerprints_of(history, there), _MEANWHILE
+    )
 
 
 def has_assignor(history: GroupHistory) -> bool:
@@ -85,7 +87,9 @@ def has_assignor(history: GroupHistory) -> bool:
 
 def is_movable(history: GroupHistory) -> bool:
     """Whether a group can migrate to KIP-848: it has a configurable assignor and libraries that support KIP-848."""
-    return has_assignor(history) and all(speaks_kip848(each.library) for each in prints_of(history, _members(history)))
+    return has_assignor(history) and all(
+        speaks_kip848(each.library) for each in fingerprints_of(history, _members(history))
+    )
 
 
 def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Rebalance | None = None) -> bool:
@@ -93,12 +97,14 @@ def may_be_named(history: GroupHistory, members: Iterable[Member], rebalance: Re
     kind = type_of(history) if rebalance is None else rebalance.type
     if is_of_connect(history, rebalance):
         return False
-    return all(has_static_members(each.library, each.release, kind) for each in prints_of(history, members))
+    return all(has_static_members(each.library, each.release, kind) for each in fingerprints_of(history, members))
 
 
 def have_poll_records(history: GroupHistory, members: Iterable[Member]) -> bool:
     """Whether all of these members have a max.poll.records to set."""
-    return not is_of_connect(history) and all(has_poll_records(each.library) for each in prints_of(history, members))
+    return not is_of_connect(history) and all(
+        has_poll_records(each.library) for each in fingerprints_of(history, members)
+    )
 
 
 def upgrade_for(
@@ -108,8 +114,8 @@ def upgrade_for(
 
     It is that of the member's client, or of `library`, a framework above it. `member` null: not known which.
     """
-    prints = None if member is None else fingerprint(member, history.clients.of(member))
-    name, release = (None, ()) if prints is None else (prints.library, prints.release)
+    fingerprint = None if member is None else make_fingerprint(member, history.clients.of(member))
+    name, release = (None, ()) if fingerprint is None else (fingerprint.library, fingerprint.release)
     upgrade = upgrade_advice(library or name, release, rule, kip848=kip848)
     return () if upgrade is None else (upgrade,)
 
@@ -118,7 +124,7 @@ def _members(history: GroupHistory) -> tuple[Member, ...]:
     return () if history.snapshot is None else history.snapshot.members
 
 
-def prints_of(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
+def fingerprints_of(history: GroupHistory, members: Iterable[Member]) -> list[Fingerprint]:
     """Return the fingerprints of the members' clients, also from the group's protocol."""
     protocol = protocol_of(history)
-    return [fingerprint(each, history.clients.of(each), protocol) for each in members]
+    return [make_fingerprint(each, history.clients.of(each), protocol) for each in members]

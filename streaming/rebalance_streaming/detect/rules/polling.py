@@ -40,7 +40,7 @@ from rebalance_streaming.observed.departures import (
     Departure,
     slot_of,
 )
-from rebalance_streaming.observed.fingerprints import fingerprint, poll_limit_ms
+from rebalance_streaming.observed.fingerprints import make_fingerprint, poll_limit_ms
 from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
@@ -184,11 +184,11 @@ def longest_reported_gap(view: GroupView, member: Member) -> float | None:
 
 def _limit_of(member: Member, client: ClientHistory | None) -> int | None:
     """Return a member's max.poll.interval (ms); null if the client enforces none or it is not known."""
-    prints = fingerprint(member, client)
+    fingerprint = make_fingerprint(member, client)
     reported = None if client is None else client.config.max_poll_interval_ms
-    limit = poll_limit_ms(member, prints) if reported is None else reported
+    limit = poll_limit_ms(member, fingerprint) if reported is None else reported
     # A join request may carry 0, which means that there is no limit.
-    return limit or None if prints.enforces_poll else None
+    return limit or None if fingerprint.enforces_poll else None
 
 
 def _reported_gap(view: GroupView, member: Member, client: ClientHistory | None) -> _Gap | None:
@@ -222,7 +222,7 @@ def _gap_by_commits(view: GroupView, member: Member, limit: int) -> _Gap | None:
         return None
     rhythm, gaps = view.progress.rhythm(partitions, view.now_ms), view.progress.commit_gaps(partitions)
     usual = rhythm.gap_ms is not None and rhythm.gap_ms <= _AUTO_COMMIT_MS
-    library = fingerprint(member, view.client_of(member)).library
+    library = make_fingerprint(member, view.client_of(member)).library
     if library == LIBRDKAFKA or not (rhythm.pulse or usual) or len(gaps) < _FEW_GAPS:
         return None
     interval = median(until_ms - from_ms for from_ms, until_ms in gaps)
@@ -266,7 +266,7 @@ def _at_risk(view: GroupView, member: Member, client: ClientHistory | None, limi
 
 
 def _shorter_batches(member: Member, client: ClientHistory | None, limit: int, batch_ms: float) -> tuple[Advice, ...]:
-    if fingerprint(member, client).library == LIBRDKAFKA:
+    if make_fingerprint(member, client).library == LIBRDKAFKA:
         return *longer_poll_interval(batch_ms, limit, LIBRDKAFKA), advise("worker_pool")
     records = None if client is None else client.config.max_poll_records
     return *shorter_batches(limit, batch_ms, records), advise("worker_pool")

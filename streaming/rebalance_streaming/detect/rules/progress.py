@@ -21,7 +21,7 @@ from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
-from rebalance_streaming.observed.fingerprints import fingerprint
+from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.history import by_topic, places
 from rebalance_streaming.observed.progress import Flow, Position
 from rebalance_streaming.observed.topic_ends import END_SPACING_MS
@@ -116,7 +116,7 @@ def _patience(view: GroupView, member: Member) -> int | None:
     if gap is None:
         return None
     poll = member.rebalance_timeout_ms or 0
-    enforced = poll if poll < _UNLIMITED_MS and fingerprint(member, view.client_of(member)).enforces_poll else 0
+    enforced = poll if poll < _UNLIMITED_MS and make_fingerprint(member, view.client_of(member)).enforces_poll else 0
     return max(view.thresholds.stalled_ms, 3 * gap, enforced)
 
 
