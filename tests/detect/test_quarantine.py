@@ -39,7 +39,7 @@ from rebalance_streaming.detect.explaining import Explainer
 from rebalance_streaming.detect.group_view import Condition, GroupView
 from rebalance_streaming.detect.judge import GroupJudge
 from rebalance_streaming.detect.judged_group import JudgedGroup
-from rebalance_streaming.detect.quarantine import SET_ASIDE_MS, Quarantine
+from rebalance_streaming.detect.quarantine import QUARANTINE_MS, Quarantine
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.inputs import EVERYTHING
 
@@ -164,7 +164,7 @@ def test_a_cause_that_cannot_be_found_again_is_left_alone_while_set_aside(monkey
     run.live(T0 + 40 * MINUTE, *later)
     assert len(raised) == len(everything) == 1  # the latter: the sweep
     run.live(T0 + 65 * MINUTE, step_ms=5 * SECOND)
-    assert [each - raised[0] for each in raised] == [0, SET_ASIDE_MS]
+    assert [each - raised[0] for each in raised] == [0, QUARANTINE_MS]
 
 
 def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypatch: pytest.MonkeyPatch):
@@ -184,7 +184,7 @@ def test_findings_that_cannot_be_stated_are_left_alone_while_set_aside(monkeypat
     assert len(judged) <= 2
     run.live(T0 + 75 * MINUTE, step_ms=5 * SECOND)
     # It is tried once an hour.
-    assert [round((each - raised[0]) / SET_ASIDE_MS, 1) for each in raised] == [0, 1]
+    assert [round((each - raised[0]) / QUARANTINE_MS, 1) for each in raised] == [0, 1]
 
 
 # --- Groups that do not exist ---

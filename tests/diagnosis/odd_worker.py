@@ -26,7 +26,7 @@ def main() -> None:
         while (frame := receive(connection)) is not None:
             said: tuple[str, ...] = ()
             if isinstance(frame, Start):
-                said = (f"started {os.getpid()} {frame.judge_from_ms} {frame.set_aside}",)
+                said = (f"started {os.getpid()} {frame.judge_from_ms} {frame.quarantined}",)
             elif isinstance(frame, Rows):
                 said = ("took " + ",".join(obey(row.value) for row in frame.rows),)
             elif isinstance(frame, Tick):

@@ -104,13 +104,13 @@ class Answers:
     def _answer(self, place: int, view: GroupView, quarantine: Quarantine) -> tuple[tuple[Verdict, ...], Clocks]:
         condition, group = CONDITIONS[place], view.history.group
         # Called for every rule and group, so it avoids a closure.
-        if quarantine.is_aside(condition.name, group, view.now_ms):
+        if quarantine.is_quarantined(condition.name, group, view.now_ms):
             return _SILENCE
         try:
             found = tuple(condition(view))
             return hold(found, self._clocks.get(place, {}), view.time) if found else _SILENCE
         except Exception as error:
-            quarantine.put_aside(condition.name, group, view.now_ms, error)
+            quarantine.add(condition.name, group, view.now_ms, error)
             return _SILENCE
 
     def _note(self, place: int, due_ms: int | None) -> None:

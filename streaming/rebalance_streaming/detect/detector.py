@@ -51,14 +51,14 @@ from rebalance_streaming.observed.topic_ends import ClusterEnds
 _UNCONFIRMED_MS, _MOST_UNCONFIRMED = 1_800_000, 5_000
 
 
-class _OfGroup(Protocol):
+class _GroupRow(Protocol):
     """A row about one group."""
 
     @property
     def group(self) -> str: ...
 
 
-_Row = TypeVar("_Row", bound=_OfGroup)
+_Row = TypeVar("_Row", bound=_GroupRow)
 
 
 def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row], None]:
@@ -69,7 +69,7 @@ def _guarded(take: Callable[[Detector, _Row], None]) -> Callable[[Detector, _Row
         try:
             take(self, row)
         except Exception as error:
-            self._quarantine.put(take.__name__, row.group, error)
+            self._quarantine.report(take.__name__, row.group, error)
 
     return attempt
 

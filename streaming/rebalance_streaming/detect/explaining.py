@@ -63,7 +63,7 @@ class Explainer:
     def _try_to_explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> None:
         """Explain a rebalance; if that fails and it has no cause yet, its cause is undetermined.
 
-        One whose cause may change by time is not due again before it is no longer set aside.
+        One whose cause may change by time is not due again before it is no longer quarantined.
         """
         group, name = judged_group.history.group, rebalance.rebalance_id
         attempt = partial(self._explain, judged_group, rebalance, now_ms)
@@ -71,7 +71,7 @@ class Explainer:
         if explained:
             return
         if name in judged_group.timetable.explain_ms:
-            judged_group.timetable.explain_again(name, self.quarantine.aside_until_ms("explain", group, name))
+            judged_group.timetable.explain_again(name, self.quarantine.quarantined_until_ms("explain", group, name))
         if name not in judged_group.judged:
             judged_group.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
 

@@ -51,8 +51,8 @@ class GroupJudge:
         another = judged_group.answers.ask(view, changed, self.quarantine)
         state = partial(self._state, judged_group, view, changed, another=another)
         found = self.quarantine.ask("state", group, now_ms, state, list[Finding]())
-        if self.quarantine.is_aside("state", group, now_ms):
-            timetable.restate_ms = self.quarantine.aside_until_ms("state", group)
+        if self.quarantine.is_quarantined("state", group, now_ms):
+            timetable.restate_ms = self.quarantine.quarantined_until_ms("state", group)
         timetable.rests_on = judged_group.answers.rests_on()
         return found
 

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 OnQuarantine = Callable[[str, str, Exception], None]
 
 #: For how long a rule that raised is not evaluated for that group; the value that caused the error may be gone then.
-SET_ASIDE_MS = 3_600_000
+QUARANTINE_MS = 3_600_000
 
 
 class Quarantine:
@@ -30,34 +30,34 @@ class Quarantine:
     def ask(self, stage: str, group: str, now_ms: int, act: Callable[[], _T], otherwise: _T, *, about: str = "") -> _T:
         """Return the result of a call, or `otherwise` if it raises; the error is counted and reported.
 
-        After an error, calls of this stage for this group and `about` return `otherwise` for `SET_ASIDE_MS`.
+        After an error, calls of this stage for this group and `about` return `otherwise` for `QUARANTINE_MS`.
         """
-        if self.is_aside(stage, group, now_ms, about):
+        if self.is_quarantined(stage, group, now_ms, about):
             return otherwise
         try:
             return act()
         except Exception as error:
-            self.put_aside(stage, group, now_ms, error, about)
+            self.add(stage, group, now_ms, error, about)
             return otherwise
 
-    def is_aside(self, stage: str, group: str, now_ms: int, about: str = "") -> bool:
-        """Whether a call that raised is still set aside."""
+    def is_quarantined(self, stage: str, group: str, now_ms: int, about: str = "") -> bool:
+        """Whether a call that raised is still quarantined."""
         return bool(self._until_ms) and self._until_ms.get((group, stage, about), now_ms) > now_ms
 
-    def aside_until_ms(self, stage: str, group: str, about: str = "") -> int | None:
-        """Return until when a call that raised is set aside (epoch ms), or None."""
+    def quarantined_until_ms(self, stage: str, group: str, about: str = "") -> int | None:
+        """Return until when a call that raised is quarantined (epoch ms), or None."""
         return self._until_ms.get((group, stage, about))
 
-    def put_aside(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
-        """Count and report an error, and set the call aside for `SET_ASIDE_MS`."""
-        self.put(stage, group, error)
+    def add(self, stage: str, group: str, now_ms: int, error: Exception, about: str = "") -> None:
+        """Count and report an error, and quarantine the call for `QUARANTINE_MS`."""
+        self.report(stage, group, error)
         # Entries are in the order of their ends. Drop expired ones: each rebalance has its own, so they would pile up.
         while self._until_ms and next(iter(self._until_ms.values())) <= now_ms:
             del self._until_ms[next(iter(self._until_ms))]
         self._until_ms.pop((group, stage, about), None)
-        self._until_ms[group, stage, about] = now_ms + SET_ASIDE_MS
+        self._until_ms[group, stage, about] = now_ms + QUARANTINE_MS
 
-    def put(self, stage: str, group: str, error: Exception) -> None:
+    def report(self, stage: str, group: str, error: Exception) -> None:
         """Count and report an error."""
         self.counts[stage, type(error).__name__] += 1
         if self._report is not None:

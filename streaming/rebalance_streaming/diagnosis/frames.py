@@ -42,7 +42,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     detect: DetectConfig
     judge_from_ms: int
     epoch: int
-    set_aside: tuple[tuple[str, str, int], ...] = ()
+    quarantined: tuple[tuple[str, str, int], ...] = ()
 
 
 class Rows(msgspec.Struct, frozen=True, tag="rows"):

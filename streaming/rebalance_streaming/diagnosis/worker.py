@@ -59,7 +59,7 @@ class DiagnosisWorker:
             # The detector must not collect all findings, because the process may run for months.
             partial(Detector, lists_all=False),
         )
-        for stage, reason, count in start.set_aside:
+        for stage, reason, count in start.quarantined:
             self._engine.quarantine(stage, reason, "it stopped an earlier run", count)
 
     @property

@@ -286,7 +286,7 @@ class GroupProcessor(StatefulProcessor):
                 state, written = self._fold_group(group, of_group, after)
             except Exception as error:
                 # Its state cannot be read or written: leave it unchanged and continue with the other groups.
-                after.set_aside("group", error)
+                after.count_error("group", error)
                 continue
             outputs += written
             if state is not None and state.snapshot.state == GroupState.DELETED:
@@ -333,7 +333,7 @@ class GroupProcessor(StatefulProcessor):
                     state, rebalances = fold(state, each)
             except Exception as error:
                 # A record that cannot be folded changes nothing.
-                bucket.set_aside("probe" if self._is_probe(row) else "record", error)
+                bucket.count_error("probe" if self._is_probe(row) else "record", error)
                 continue
             changed |= {one.rebalance_id: one for one in rebalances}
         if kept is None and state == before:
@@ -397,7 +397,7 @@ class GroupProcessor(StatefulProcessor):
                 snapshot = None if found is None else load_state(bytes(found[0])).snapshot
             except Exception as error:
                 # As for records of such a group: leave the unreadable state unchanged, for a version that can read it.
-                bucket.set_aside("group", error)
+                bucket.count_error("group", error)
                 continue
             if (
                 snapshot is not None
@@ -434,7 +434,7 @@ class _Bucket(msgspec.Struct):
         """Return a copy that can be modified."""
         return _Bucket(list(self.deleted), dict(self.quarantined), self.rebuilt)
 
-    def set_aside(self, stage: str, error: Exception) -> None:
+    def count_error(self, stage: str, error: Exception) -> None:
         """Count an error by stage and type."""
         kind = f"{stage}/{type(error).__name__}"
         self.quarantined[kind] = self.quarantined.get(kind, 0) + 1
