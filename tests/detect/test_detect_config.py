@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from histories import HOUR, MINUTE, SECOND, T0
-from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, Override, Quiet
+from rebalance_streaming.detect.config import THRESHOLD_NAMES, DetectConfig, FindingSilence, Override
 from rebalance_streaming.detect.thresholds import Thresholds
 
 #: Settings of groups that rules compare with; they are not windows.
@@ -87,17 +87,17 @@ def test_groups_of_people_and_tools_are_ignored(group: str, ignored: bool):
 @pytest.mark.parametrize(
     ("silence", "silenced"),
     [
-        (Quiet(), True),
-        (Quiet(group="pay.*"), True),
-        (Quiet(group="pay"), False),
-        (Quiet(rule="poll_.*"), True),
-        (Quiet(rule="member_crash"), False),
-        (Quiet(group="payments", rule="poll_overrun", until_ms=T0 + 1), True),
-        (Quiet(until_ms=T0), False),
+        (FindingSilence(), True),
+        (FindingSilence(group="pay.*"), True),
+        (FindingSilence(group="pay"), False),
+        (FindingSilence(rule="poll_.*"), True),
+        (FindingSilence(rule="member_crash"), False),
+        (FindingSilence(group="payments", rule="poll_overrun", until_ms=T0 + 1), True),
+        (FindingSilence(until_ms=T0), False),
     ],
     ids=["all", "group", "part of a name", "rule", "another rule", "still", "over"],
 )
-def test_a_silence_is_for_whole_names_and_until_its_end(silence: Quiet, silenced: bool):
+def test_a_silence_is_for_whole_names_and_until_its_end(silence: FindingSilence, silenced: bool):
     """Group and rule must both match; the end is exclusive."""
     assert DetectConfig(silences=(silence,)).silenced("payments", "poll_overrun", T0) == silenced
     assert not DetectConfig().silenced("payments", "poll_overrun", T0)
@@ -109,7 +109,7 @@ def test_all_problems_are_reported_at_once():
         window_scale=0,
         ignore=("(",),
         overrides=(Override("[", {"barrier": 1, "stay_ms": 2, "nonsense": 3}),),
-        silences=(Quiet(group="*", rule="+"),),
+        silences=(FindingSilence(group="*", rule="+"),),
     )
     problems = config.validate()
     assert len(problems) == 7
@@ -123,7 +123,7 @@ def test_all_problems_are_reported_at_once():
     ("config", "said"),
     [
         (
-            DetectConfig(silences=(Quiet(rule="pol_overrun"),)),
+            DetectConfig(silences=(FindingSilence(rule="pol_overrun"),)),
             "detect.silences: no diagnosis is named 'pol_overrun'; did you mean 'poll_overrun'?",
         ),
         (
@@ -156,7 +156,7 @@ def test_thresholds_with_which_rules_raise_are_refused(name: str):
 
 def test_a_pattern_of_rules_may_match_several():
     """A pattern must match at least one diagnosis."""
-    assert DetectConfig(silences=(Quiet(rule="poll_.*"), Quiet(rule=".*"))).validate() == []
+    assert DetectConfig(silences=(FindingSilence(rule="poll_.*"), FindingSilence(rule=".*"))).validate() == []
 
 
 def test_a_scale_that_is_no_number_is_refused():

@@ -42,7 +42,7 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
-from rebalance_streaming.detect.config import DetectConfig, Override, Quiet
+from rebalance_streaming.detect.config import DetectConfig, FindingSilence, Override
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judge import GroupJudge
 from rebalance_streaming.detect.judged_group import JudgedGroup
@@ -328,7 +328,7 @@ def overrun(group: str = GROUP) -> list[Event]:
 
 def test_a_silenced_finding_is_kept_and_notifies_nobody():
     """It stays informational; the same finding of another group is a ticket, as is this one's once the silence ends."""
-    silence = Quiet(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
+    silence = FindingSilence(group="noisy.*", rule="poll_.*", until_ms=T0 + 5 * MINUTE)
     run = Run(DetectConfig(silences=(silence,))).live(T0 + 4 * MINUTE, *overrun("noisy-1"), *overrun("other"))
     found = {each.group: each for each in run.detector.findings.all() if each.rule == "poll_overrun"}
     assert {name: each.severity for name, each in found.items()} == {"noisy-1": Severity.INFO, "other": Severity.TICKET}

@@ -27,7 +27,7 @@ from rebalance_contract.clients import HEARTBEAT_AGE
 from rebalance_streaming.detect.rules.ended_processes import crash, static_absence, static_ghost, ungraceful
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.coordinator_log import Exit
+from rebalance_streaming.observed.coordinator_log import LoggedExit
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
@@ -251,7 +251,7 @@ def test_a_ghost_is_awaited_as_its_coordinator_writes(in_barrier: bool, expected
     """If no rebalance was being prepared when its session expired, no successor had joined beside it."""
     old = replace(B, client_id="rdkafka")
     came = joined(LOST_MS - 8_000, replace(old, member_id="b-2"), [A, old])
-    of = gone(old, in_barrier=in_barrier, logged=Exit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
+    of = gone(old, in_barrier=in_barrier, logged=LoggedExit(LOST_MS, CoordinatorAct.EXPIRED, None, in_barrier))
     assert said(ungraceful(losing(of, events=(came,)), of)) == expected
 
 

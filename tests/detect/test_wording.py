@@ -15,7 +15,7 @@ from rebalance_contract import Advice, Alternative, Evidence, EvidenceSource, Su
 from rebalance_streaming.detect import wording
 from rebalance_streaming.detect.catalogue import DIAGNOSES, ENTRIES, Diagnosis
 from rebalance_streaming.detect.wording import ADVICE, WORDINGS, Line, Text, advise, say
-from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_down
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, SCALE, STRONG, one_step_lower
 
 PACKAGE = Path(wording.__file__).parent
 #: Texts for a cause whose name is given at run time.
@@ -118,7 +118,7 @@ def test_a_finding_is_as_sure_as_one_of_the_four_steps():
         if any(isinstance(each, ast.Constant) and isinstance(each.value, float) for each in ast.walk(node.value))
     ]
     assert numbers == []
-    assert [one_down(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
+    assert [one_step_lower(each) for each in (CERTAIN, STRONG, PLAUSIBLE, HINT)] == [STRONG, PLAUSIBLE, HINT, HINT]
 
 
 #: Documentation fields of an entry, in addition to the texts of findings.

@@ -20,7 +20,7 @@ from rebalance_streaming.observed.liveness import (
     RESTARTED,
     STARVED,
     UNREACHABLE,
-    Lost,
+    LostClient,
     read_liveness,
 )
 from rebalance_streaming.wire.metrics.report import Point, Report
@@ -52,10 +52,10 @@ SEEN = LossReports(
 )
 
 
-def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, **changes: Any) -> Lost:
+def lost(*, through_application: bool = False, now_ms: int = LOST_MS + MINUTE, **changes: Any) -> LostClient:
     """Return a client with a session of 10 s and a poll limit of 30 s, lost with these changes of SEEN."""
     client = ClientHistory("b", "b-1", through_application=through_application)
-    return Lost(client, replace(SEEN, **changes), make_fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
+    return LostClient(client, replace(SEEN, **changes), make_fingerprint(WHO), 10_000, 30_000, LOST_MS, now_ms)
 
 
 UNANSWERED = (
@@ -184,7 +184,9 @@ def read(clients: Clients, now_ms: int = LOST_MS + MINUTE) -> str | None:
     assert client is not None
     seen = client.before(LOST_MS, 14_000)
     assert seen is not None
-    return read_liveness(Lost(client, seen, make_fingerprint(WHO, client), 10_000, 30_000, LOST_MS, now_ms), clients)
+    return read_liveness(
+        LostClient(client, seen, make_fingerprint(WHO, client), 10_000, 30_000, LOST_MS, now_ms), clients
+    )
 
 
 BEFORE = range(LOST_MS - 30 * SECOND, LOST_MS, SECOND)

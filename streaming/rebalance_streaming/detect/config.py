@@ -37,7 +37,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class FindingSilence:
     """Suppresses notifications for findings of matching groups and rules, until `until_ms` (epoch ms; null: always)."""
 
     group: str = ".*"
@@ -66,7 +66,7 @@ class DetectConfig:
     overrides: tuple[Override, ...] = setting(
         (), "Thresholds for some groups: tables of `group` (a regular expression) and `thresholds`."
     )
-    silences: tuple[Quiet, ...] = setting(
+    silences: tuple[FindingSilence, ...] = setting(
         (),
         "Findings without notifications: tables of `group` and `rule` (regular expressions), optionally `until_ms`.",
     )

@@ -25,7 +25,7 @@ def lags_of(positions: TopicPositions, ends: TopicEnds | None, *, stable: bool) 
 
 
 @dataclass(frozen=True, slots=True)
-class Oldest:
+class OldestUnread:
     """Earliest time at which the oldest unread record was written, null without one; `is_bound`: it may be older."""
 
     at_ms: int | None
@@ -33,24 +33,24 @@ class Oldest:
     is_bound: bool
 
 
-def older(one: Oldest, other: Oldest) -> Oldest:
+def older(one: OldestUnread, other: OldestUnread) -> OldestUnread:
     """Return the older of two; one without a time counts as younger."""
     if one.at_ms is None or other.at_ms is None:
         return other if one.at_ms is None else one
     return one if one.at_ms <= other.at_ms else other
 
 
-def oldest_unread(positions: TopicPositions, ends: TopicEnds, lags: Ints) -> Oldest:
+def oldest_unread(positions: TopicPositions, ends: TopicEnds, lags: Ints) -> OldestUnread:
     """Return when the topic's oldest unread record was written."""
     times = np.array(ends.day.times)
     behind = np.flatnonzero(lags > 0)
     if not len(behind) or not len(times):
-        return Oldest(None, 0, False)
+        return OldestUnread(None, 0, False)
     # A partition that a sample does not contain yet was empty then: -1 is at or below every offset, as 0 is.
     covered = (ends.day.of_partitions(positions.partitions[behind]) <= positions.committed[behind]).sum(axis=0)
     written_after = times[np.maximum(covered - 1, 0)]
     worst = int(written_after.argmin())
     after_ms, place = int(written_after[worst]), int(covered[worst])
     if place == 0:
-        return Oldest(after_ms, 0, True)
-    return Oldest(after_ms, int(times[min(place, len(times) - 1)]) - after_ms, False)
+        return OldestUnread(after_ms, 0, True)
+    return OldestUnread(after_ms, int(times[min(place, len(times) - 1)]) - after_ms, False)

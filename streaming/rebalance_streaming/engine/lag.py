@@ -31,7 +31,7 @@ from rebalance_contract import (
     TopicLag,
 )
 from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
-from rebalance_streaming.engine.ends import Oldest, lags_of, older, oldest_unread
+from rebalance_streaming.engine.ends import OldestUnread, lags_of, older, oldest_unread
 from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_published, learn_committed, move
 from rebalance_streaming.observed.topic_ends import ClusterEnds
@@ -207,7 +207,7 @@ class LagTable:
             return None
         stable = self._reads_committed(group)
         topics: dict[str, TopicLag] = {}
-        oldest = Oldest(None, 0, False)
+        oldest = OldestUnread(None, 0, False)
         for name, positions in known.topics.items():
             ends = self.ends.get(name)
             lags = lags_of(positions, ends, stable=stable)

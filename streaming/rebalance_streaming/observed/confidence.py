@@ -10,6 +10,6 @@ CLAIMED = 0.55
 SCALE = {"certain": CERTAIN, "strong": STRONG, "plausible": PLAUSIBLE, "hint": HINT}
 
 
-def one_down(confidence: float) -> float:
+def one_step_lower(confidence: float) -> float:
     """Return the next lower step of the scale, for when a source is missing or an effect stands for its cause."""
     return max((each for each in SCALE.values() if each < confidence), default=HINT)

@@ -60,7 +60,7 @@ class RebalanceStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class LoggedExit:
     """How a member left, as the coordinator logged it. `reason`: the client's or the coordinator's; null: none given.
 
     `in_barrier`: the group was already preparing a rebalance, for another reason.
@@ -211,7 +211,7 @@ class CoordinatorLog:
         until_ms = seen_ms if until_ms is None else until_ms
         return next((each.at_ms for each in self._between(seen_ms, until_ms) if each.act in _SETTLED), None)
 
-    def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> Exit | None:
+    def exit_of(self, member_id: str, from_ms: int | None, to_ms: int) -> LoggedExit | None:
         """Return how a member left in a period, the last time it did; null if no line has it."""
         events = list(self._between(from_ms, to_ms))
         for place in range(len(events) - 1, -1, -1):
@@ -219,10 +219,10 @@ class CoordinatorLog:
             if each.member_id != member_id:
                 continue
             if each.act in _EXITS:
-                return Exit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
+                return LoggedExit(each.at_ms, each.act, each.reason, self._in_barrier(events, place))
             # Without the line of the eviction, the rebalance that it began names the one member concerned.
             if each.act == CoordinatorAct.PREPARING and each.trigger == CoordinatorTrigger.SYNC_EXPIRATION:
-                return Exit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
+                return LoggedExit(each.at_ms, CoordinatorAct.EVICTED, f"{_NOT_SYNCED[0]} in time", in_barrier=False)
         return None
 
     def were_together(self, former: str, newcomer: str) -> bool:

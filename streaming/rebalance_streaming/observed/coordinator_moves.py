@@ -13,7 +13,7 @@ _UNSEEN_MS = 150_000
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class CoordinatorMove:
     """A coordinator took over between `from_ms` and `at_ms`, and logged it at `loaded_ms`; null: not known.
 
     `before` and `after` are brokers; `is_back`: both are the same, which had lost the group and has it again.
@@ -36,17 +36,17 @@ class Move:
         return self.before is not None and self.after is not None and not self.is_back
 
 
-def find_moves(history: GroupHistory) -> list[Move]:
+def find_moves(history: GroupHistory) -> list[CoordinatorMove]:
     """Return when coordinators took over, oldest first: from probes, or the exact time if a broker's log has it."""
     seen = [
-        Move(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
+        CoordinatorMove(_answered_ms(history, after.at_ms), after.at_ms, before.broker, after.broker)
         for before, after in pairwise(history.coordinators)
     ]
     for load in history.coordinator_log.loads():
         place = bisect_left(seen, load.at_ms, key=lambda each: each.at_ms)
         same = seen[place] if place < len(seen) and seen[place].from_ms <= load.at_ms else None
         if same is None:
-            seen.insert(place, Move(load.at_ms, load.at_ms, load.before, load.broker, load.at_ms))
+            seen.insert(place, CoordinatorMove(load.at_ms, load.at_ms, load.before, load.broker, load.at_ms))
         elif same.loaded_ms is None:
             seen[place] = replace(same, from_ms=load.at_ms, loaded_ms=load.at_ms)
     return seen

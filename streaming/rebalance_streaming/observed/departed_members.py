@@ -12,7 +12,7 @@ from rebalance_streaming.observed.departure_times import NOTICE_MS, at_exit, log
 from rebalance_streaming.observed.departures import CLEAN, Departure, Slot, session_of, slot_of
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.history import GroupHistory
-from rebalance_streaming.observed.liveness import Lost, read_liveness
+from rebalance_streaming.observed.liveness import LostClient, read_liveness
 
 #: Reports from this long before the start of a session show whether heartbeats still went on then.
 _BEFORE_SESSION_MS = 4_000
@@ -142,7 +142,9 @@ def _departure(
     surely_ms = found.from_ms - NOTICE_MS
     loss_reports = None if client is None else client.before(found.to_ms, session + _BEFORE_SESSION_MS, surely_ms)
     if client is not None and loss_reports is not None:
-        lost = Lost(client, loss_reports, fingerprint, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms)
+        lost = LostClient(
+            client, loss_reports, fingerprint, session, found.poll_ms, found.to_ms, now_ms, found.joined_ms
+        )
         found = replace(found, loss_reports=loss_reports, liveness=read_liveness(lost, history.clients))
     return classify(found, rebalance)
 

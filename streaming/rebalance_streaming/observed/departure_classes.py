@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource, GroupType, Rebalance
 from rebalance_streaming.observed.clients import LossReports
-from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG, one_step_lower
 from rebalance_streaming.observed.coordinator_log import REMOVED, UNPOLLED
 from rebalance_streaming.observed.departures import (
     CLEAN,
@@ -116,7 +116,7 @@ def _possible(found: LikelyClasses, struck: Mapping[str, str]) -> LikelyClasses 
         return None
     if left[0] == UNKNOWN and len(left) == len(classes) - 1 == 2:
         return LikelyClasses(left[1:], PLAUSIBLE, evidence)  # one is left of two that fit equally well
-    return LikelyClasses(left, confidence if left[0] == classes[0] else one_down(confidence), evidence)
+    return LikelyClasses(left, confidence if left[0] == classes[0] else one_step_lower(confidence), evidence)
 
 
 def _as_witness(other: LikelyClasses, classes: tuple[str, ...]) -> tuple[Evidence, ...]:

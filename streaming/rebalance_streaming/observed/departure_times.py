@@ -19,7 +19,7 @@ from rebalance_contract import (
     RebalanceReason,
 )
 from rebalance_streaming.observed.barriers import SAME_MS
-from rebalance_streaming.observed.coordinator_log import Exit
+from rebalance_streaming.observed.coordinator_log import LoggedExit
 from rebalance_streaming.observed.departures import COMMIT_GAP_MS, Departure, session_of
 from rebalance_streaming.observed.evidence import observe, seconds
 from rebalance_streaming.observed.fingerprints import Fingerprint
@@ -238,7 +238,7 @@ def _silence(
     return None, False
 
 
-def logged_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> Exit | None:
+def logged_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> LoggedExit | None:
     """Return how a member left around a rebalance, as the coordinator logged it; null without its lines."""
     if history.coordinator_log.is_empty():
         return None
@@ -247,7 +247,7 @@ def logged_exit(history: GroupHistory, rebalance: Rebalance, member: Member) -> 
     return history.coordinator_log.exit_of(member.member_id, from_ms, until_ms + _WRITTEN_SLACK_MS)
 
 
-def at_exit(of: Departure, exit_: Exit | None) -> Departure:
+def at_exit(of: Departure, exit_: LoggedExit | None) -> Departure:
     """Return a departure at the time that the coordinator logged, with its silence measured up to then."""
     if exit_ is None or of.logged is not None:
         return of

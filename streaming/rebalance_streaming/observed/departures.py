@@ -13,7 +13,7 @@ from rebalance_contract import USUAL_SESSION_MS, Evidence, Member
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED, Exit
+from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED, LoggedExit
 from rebalance_streaming.observed.fingerprints import Fingerprint, poll_limit_ms
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY
 from rebalance_streaming.observed.progress import Rhythm
@@ -80,7 +80,7 @@ class Departure:
     back_as: Member | None = None
     back_ms: int | None = None
     ran_through: bool = False
-    logged: Exit | None = None
+    logged: LoggedExit | None = None
 
     @property
     def likely(self) -> str:

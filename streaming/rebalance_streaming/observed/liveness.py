@@ -39,7 +39,7 @@ _UNANSWERED_REASON, _ANSWERED = "Consumer group session timed out", "last error 
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostClient:
     """A lost client, its timeouts and the time of the loss, with its reports until `now_ms`.
 
     `joined_ms` is when it got its partitions, null if not known.
@@ -119,14 +119,14 @@ def said_unpolled(seen: LossReports) -> bool:
     return (seen.reason or "").startswith(_POLL_REASON) and seen.reason_is_new
 
 
-def read_liveness(lost: Lost, clients: Clients) -> str | None:
+def read_liveness(lost: LostClient, clients: Clients) -> str | None:
     """Return the cell of the matrix for a lost client; null when its reports are too sparse to decide."""
     if said_unpolled(lost.seen):
         return NOT_POLLING
     return _by_delivery(lost) or _by_running(lost) or _by_silence(lost, clients) or _by_polls(lost)
 
 
-def _by_delivery(lost: Lost) -> str | None:
+def _by_delivery(lost: LostClient) -> str | None:
     """Judge by reports that came late although they were written in time, or by the client's reason."""
     seen = lost.seen
     if lost.client.through_application:
@@ -152,7 +152,7 @@ def _is_unanswered(reason: str | None) -> bool:
     return (reason or "").startswith(_UNANSWERED_REASON) and _ANSWERED not in (reason or "")
 
 
-def _by_running(lost: Lost) -> str | None:
+def _by_running(lost: LostClient) -> str | None:
     """Judge by whether the process ran while its heartbeats did not."""
     seen = lost.seen
     if lost.stood_still:
@@ -162,7 +162,7 @@ def _by_running(lost: Lost) -> str | None:
     return NOT_POLLING if lost.outlived_polls else None
 
 
-def _by_silence(lost: Lost, clients: Clients) -> str | None:
+def _by_silence(lost: LostClient, clients: Clients) -> str | None:
     """Judge by reports that stopped altogether."""
     seen = lost.seen
     missed = lost.at_ms - seen.last_report_ms > 1.5 * seen.interval_ms
@@ -180,7 +180,7 @@ def reports_end_ms(seen: LossReports) -> int | None:
     return None if seen.next_report_ms is not None else seen.last_report_ms + round(_ENDED * seen.interval_ms)
 
 
-def _has_successor(lost: Lost, clients: Clients) -> bool:
+def _has_successor(lost: LostClient, clients: Clients) -> bool:
     """Whether a later process reports under the same client id."""
     last = lost.client.latest()
     return last is not None and any(
@@ -193,7 +193,7 @@ def _has_successor(lost: Lost, clients: Clients) -> bool:
     )
 
 
-def _by_polls(lost: Lost) -> str | None:
+def _by_polls(lost: LostClient) -> str | None:
     """Judge by reports that went on normally."""
     seen = lost.seen
     if lost.beats_fresh and seen.witnesses:

@@ -17,7 +17,7 @@ _Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Who:
+class _ClientIds:
     """The names in a row by which its client's group can be found."""
 
     group_id: str | None
@@ -53,7 +53,7 @@ class Routing:
     dropped: int = 0
     kept_bytes: int = 0
     #: Rows as text, by their number: objects would take ten times the memory.
-    _waiting: dict[int, tuple[_Who, bytes]] = field(default_factory=dict)
+    _waiting: dict[int, tuple[_ClientIds, bytes]] = field(default_factory=dict)
     _by_name: dict[_Name, set[int]] = field(default_factory=dict)
     _number: int = 0
 
@@ -84,10 +84,10 @@ class Routing:
 
     def route(self, row: ClientActivity) -> Iterator[tuple[str, ClientActivity]]:
         """Yield the row with its group; if that is not known yet, keep the row and yield nothing."""
-        who = _Who(row.group_id or None, row.member_id, row.client_id)
-        group = self._group_of(who)
+        ids = _ClientIds(row.group_id or None, row.member_id, row.client_id)
+        group = self._group_of(ids)
         if group is None:
-            self._keep(who, row)
+            self._keep(ids, row)
         else:
             yield group, row if row.group_id == group else replace(row, group_id=group)
 
@@ -104,8 +104,8 @@ class Routing:
         found = [number for number in numbers if self._group_of(self._waiting[number][0]) == group]
         return [decode(self._forget(number), ClientActivity) for number in found]
 
-    def _keep(self, who: _Who, row: ClientActivity) -> None:
-        names = list(who.names)
+    def _keep(self, ids: _ClientIds, row: ClientActivity) -> None:
+        names = list(ids.names)
         if not names:
             # No later information can show its group.
             self.dropped += 1
@@ -113,7 +113,7 @@ class Routing:
         # A copy has the length of the text; an encoder's result has that of its buffer.
         text = bytes(memoryview(encode(row)))
         self._number += 1
-        self._waiting[self._number] = (who, text)
+        self._waiting[self._number] = (ids, text)
         self.kept_bytes += len(text)
         for name in names:
             self._by_name.setdefault(name, set()).add(self._number)
@@ -122,25 +122,25 @@ class Routing:
             self._forget(next(iter(self._waiting)))
 
     def _forget(self, number: int) -> bytes:
-        who, text = self._waiting.pop(number)
+        ids, text = self._waiting.pop(number)
         self.kept_bytes -= len(text)
-        for name in who.names:
+        for name in ids.names:
             numbers = self._by_name[name]
             numbers.discard(number)
             if not numbers:
                 del self._by_name[name]
         return text
 
-    def _group_of(self, who: _Who) -> str | None:
-        if who.group_id is not None:
-            return who.group_id if who.group_id in self.groups else None
-        if (of_member := self.by_member.get(who.member_id or "")) in self.groups:
+    def _group_of(self, ids: _ClientIds) -> str | None:
+        if ids.group_id is not None:
+            return ids.group_id if ids.group_id in self.groups else None
+        if (of_member := self.by_member.get(ids.member_id or "")) in self.groups:
             return of_member
-        if who.client_id is None:
+        if ids.client_id is None:
             return None
         # The names of forgotten groups may still be there.
-        groups = self.by_client.get(who.client_id, set()) & self.groups
+        groups = self.by_client.get(ids.client_id, set()) & self.groups
         if len(groups) == 1:
             return next(iter(groups))
-        named = group_candidates(who.client_id)
+        named = group_candidates(ids.client_id)
         return named if named in self.groups else None

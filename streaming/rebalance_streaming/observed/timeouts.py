@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rebalance_contract import CoordinatorAct, Evidence, EvidenceSource
 from rebalance_contract.client_settings import AIOKAFKA, LIBRDKAFKA
-from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG, one_down
+from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG, one_step_lower
 from rebalance_streaming.observed.departures import (
     CLEAN,
     COMMIT_GAP_MS,
@@ -58,7 +58,7 @@ def by_silence(of: Departure) -> LikelyClasses | None:
     if open_still:
         return LikelyClasses((UNKNOWN,), HINT, evidence)
     sure = STRONG if of.due else PLAUSIBLE
-    return LikelyClasses(classes, sure if len(classes) == 1 else one_down(sure), evidence) if classes else None
+    return LikelyClasses(classes, sure if len(classes) == 1 else one_step_lower(sure), evidence) if classes else None
 
 
 def _classes_of(of: Departure, silence: int) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ def unsettled(history: GroupHistory) -> Iterator[Sighting]:
         yield each
 
 
-def hops(run: Sequence[Sighting]) -> int:
+def count_aborted_syncs(run: Sequence[Sighting]) -> int:
     """Return how often these probes, oldest first, saw a group fall back from its sync phase to its join phase."""
     return sum(
         a.state == GroupState.COMPLETING_REBALANCE and b.state == GroupState.PREPARING_REBALANCE

@@ -15,7 +15,7 @@ from rebalance_streaming.detect.catalogue import PARTS
 from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
-from rebalance_streaming.detect.rules.rebalances import went_again, widths
+from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of
@@ -46,7 +46,7 @@ def _explained(view: GroupView, announced: AlertSilence) -> list[Rebalance]:
     inside = [each for each in view.history.since_ms(since_ms) if each.started_before_ms < announced.ends_at_ms]
     known = [each for each in inside if each.rebalance_id in view.causes]
     left = _left(view, known)
-    again = went_again((slot_of(each.member) for each in left), widths(known))
+    again = left_repeatedly((slot_of(each.member) for each in left), members_per_slot(known))
     odd = {each.rebalance_id for each in left if each.rule not in PARTS or slot_of(each.member) in again}
     if view.time.lasted(announced.ends_at_ms, 0):
         odd |= {each.rebalance_id for each in _not_replaced(left, len(_came(known)))}

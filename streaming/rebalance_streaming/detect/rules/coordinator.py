@@ -26,7 +26,7 @@ from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, ST
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, session_of
 from rebalance_streaming.observed.history import SEEN_FOR_MS, Sighting
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY, UNREACHABLE, gave_up
-from rebalance_streaming.observed.unsettled import hops, unsettled
+from rebalance_streaming.observed.unsettled import count_aborted_syncs, unsettled
 
 _MINUTE_MS = 60_000
 _SLOW_CLIENTS = 2
@@ -36,7 +36,7 @@ _LATE_TICK_MS = 1_000
 _RAN_ON = (ALIVE, HEALTHY, UNREACHABLE)
 #: A probe that waits at a coordinator is answered within this time after the coordinator resumes.
 _THAW_MS = 1_000
-_HOPS, _HOPPING_MS = 2, 30_000
+_ABORTED_SYNCS, _ABORTING_MS = 2, 30_000
 _ABORTED = 2
 _LEAST_HOSTS, _LEAST_COORDINATORS = 2, 2
 #: Errors of storing an assignment, as returned by the log or as translated by coordinators (GroupMetadataManager,
@@ -217,13 +217,13 @@ def _overloaded(view: GroupView, slow: list[tuple[Member, float]], reporting: in
 @condition(inputs.STATES | inputs.COMMITS, grown=True)
 def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
     """The group's offsets partition cannot store assignments (confluentinc/librdkafka#2722)."""
-    hopping = _hopping(view)
-    recent = [] if hopping else view.recent(view.thresholds.resolve_after_ms)
+    aborted = _probes_of_aborted_syncs(view)
+    recent = [] if aborted else view.recent(view.thresholds.resolve_after_ms)
     lost = [each for each in recent if each.type == GroupType.CLASSIC and _lost_rounds(each)]
-    if not hopping and not lost:
+    if not aborted and not lost:
         return
-    since_ms = hopping[0].at_ms if hopping else lost[0].started_before_ms
-    last_commit = view.progress.last_commit_ms if hopping else None
+    since_ms = aborted[0].at_ms if aborted else lost[0].started_before_ms
+    last_commit = view.progress.last_commit_ms if aborted else None
     stopped = last_commit is not None and last_commit < since_ms
     yield view.say(
         "offsets_topic_unhealthy.inferred",
@@ -232,7 +232,7 @@ def offsets_topic_unhealthy(view: GroupView) -> Iterator[Verdict]:
         # A hint does not page.
         severity=Severity.PAGE if stopped else Severity.TICKET,
         aborted=max((each.generations_aborted for each in lost), default=None),
-        hops=hops(hopping) or None,
+        times=count_aborted_syncs(aborted) or None,
         stopped=stopped,
         silence=view.now_ms - last_commit if stopped and last_commit is not None else None,
     )
@@ -260,11 +260,15 @@ def _lost_rounds(rebalance: Rebalance) -> bool:
     return rebalance.generations_aborted >= _ABORTED and rebalance.changes <= 1 and bool(rebalance.members_after)
 
 
-def _hopping(view: GroupView) -> list[Sighting]:
+def _probes_of_aborted_syncs(view: GroupView) -> list[Sighting]:
     """Return the latest probes if they saw the group return to its join phase repeatedly, without any record since."""
     run = [*unsettled(view.history)][::-1]
     fresh = bool(run) and view.time.is_within(run[-1].at_ms, SEEN_FOR_MS)
-    return run if fresh and hops(run) >= _HOPS and run[-1].at_ms - run[0].at_ms >= _HOPPING_MS else []
+    return (
+        run
+        if fresh and count_aborted_syncs(run) >= _ABORTED_SYNCS and run[-1].at_ms - run[0].at_ms >= _ABORTING_MS
+        else []
+    )
 
 
 # --- Disturbances of several groups at the same time ---

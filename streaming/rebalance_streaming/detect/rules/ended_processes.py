@@ -21,7 +21,7 @@ from rebalance_streaming.detect.rules.circumstances import (
     whole_host_lost,
 )
 from rebalance_streaming.detect.rules.member_settings import may_be_named, session_of_lost
-from rebalance_streaming.detect.rules.rebalances import went_again
+from rebalance_streaming.detect.rules.rebalances import left_repeatedly
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (
@@ -147,7 +147,7 @@ def _is_replaced_in_turn(episode: Episode, departure: Departure) -> bool:
         for each in reversed([*episode.history.until(episode.rebalance), episode.rebalance])
         if first in {member.member_id for member in each.members_before}
     )
-    return not went_again((slot_of(each.member) for each in lost), next(begun, Counter()))
+    return not left_repeatedly((slot_of(each.member) for each in lost), next(begun, Counter()))
 
 
 def _successor_before_loss(episode: Episode, departure: Departure) -> str | None:

@@ -16,7 +16,7 @@ from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
-from rebalance_streaming.observed.coordinator_moves import Move, find_moves
+from rebalance_streaming.observed.coordinator_moves import CoordinatorMove, find_moves
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, session_of
 
 _MINUTE_MS = 60_000
@@ -57,7 +57,7 @@ def coordinator_failover(view: GroupView) -> Iterator[Verdict]:
             )
 
 
-def regained(view: GroupView) -> list[Move]:
+def regained(view: GroupView) -> list[CoordinatorMove]:
     """Return the recent moves, within `resolve_after_ms`, by which brokers regained the group."""
     moves = (each for each in find_moves(view.history) if each.is_back)
     return [each for each in moves if view.time.is_within(each.at_ms, view.thresholds.resolve_after_ms)]

@@ -212,10 +212,10 @@ def _stood_still_together(episode: Episode, departure: Departure, together: list
     # A member that is lost twice in a rebalance, under two ids, counts once.
     there = {each.member_id for each in episode.rebalance.members_before}
     several = sum(each.member.member_id in there for each in together) > 1
-    return departure.liveness is None and several and _thawed_together(together)
+    return departure.liveness is None and several and _came_back_together(together)
 
 
-def _thawed_together(together: list[Departure]) -> bool:
+def _came_back_together(together: list[Departure]) -> bool:
     """Whether all came back at about the same time, and their libraries' heartbeats cannot have starved."""
     backs = [each.back_ms for each in together if each.back_ms is not None]
     if len(backs) < len(together) or max(backs) - min(backs) > 2 * THAW_MS:

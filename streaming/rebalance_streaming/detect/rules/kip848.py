@@ -15,7 +15,7 @@ from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import upgrade_for
-from rebalance_streaming.detect.rules.rebalances import size_of, went_again, widths
+from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot, size_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
@@ -182,10 +182,10 @@ def _is_one_pass(rebalances: Sequence[Rebalance], epochs: Sequence[Generation]) 
     """Whether each member came and left at most once: a deploy, or a change of size."""
     if any(each.reason not in _MEMBER_REASONS or each.fenced for each in epochs):
         return False
-    members, width = _known(rebalances), widths(rebalances)
+    members, width = _known(rebalances), members_per_slot(rebalances)
     for side in ("joined", "left"):
         names = [name for each in epochs for name in getattr(each, side)]
-        if went_again((slot_of(members[name]) if name in members else (name, "") for name in names), width):
+        if left_repeatedly((slot_of(members[name]) if name in members else (name, "") for name in names), width):
             return False
     return True
 

@@ -42,7 +42,7 @@ def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
     )
 
 
-def ran_on(episode: Episode, departure: Departure) -> Verdict | None:
+def left_but_runs_on(episode: Episode, departure: Departure) -> Verdict | None:
     """A member left in order, and its process ran on: it was not restarted."""
     if departure.likely != CLEAN or not departure.went_on:
         return None

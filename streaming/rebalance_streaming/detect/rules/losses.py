@@ -25,7 +25,7 @@ from rebalance_streaming.detect.rules.heartbeats import (
     unreachable,
 )
 from rebalance_streaming.detect.rules.kip848 import fenced
-from rebalance_streaming.detect.rules.known_exits import ran_on, removed, unsynced
+from rebalance_streaming.detect.rules.known_exits import left_but_runs_on, removed, unsynced
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
@@ -79,7 +79,7 @@ LOSS_RULES: tuple[LossRule, ...] = (
     fenced,
     removed,
     unsynced,
-    ran_on,
+    left_but_runs_on,
     barrier_holder,
     static_stall,
     poll_overrun,

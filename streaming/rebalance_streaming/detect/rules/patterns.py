@@ -18,7 +18,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules import loops
 from rebalance_streaming.detect.rules.member_settings import may_be_named
-from rebalance_streaming.detect.rules.rebalances import went_again, widths
+from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
@@ -293,7 +293,7 @@ def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     ends = {each.rebalance_id for each in dead}
     size = len(rebalances[0].members_before) if rebalances else 0
     killed = sum(each.departure.likely == SESSION_EXPIRED for each in left)
-    if size == 0 or len(left) < 2 or not _replaced_once(left, came, widths(rebalances)):
+    if size == 0 or len(left) < 2 or not _replaced_once(left, came, members_per_slot(rebalances)):
         return None
     ids = tuple(each.rebalance_id for each in rebalances if each.rebalance_id not in ends)
     # If most members were killed, that is reported rather than the deploy.
@@ -368,7 +368,7 @@ def _is_back_later(view: GroupView, past: ExplainedDeparture) -> bool:
 def _replaced_once(left: list[ExplainedDeparture], came: list[Member], width: Counter[Slot]) -> bool:
     """Whether as many members with the same topics came as left, with at most one missing, and none left twice."""
     again = {each.member.member_id for each in left} & {member.member_id for member in came}
-    twice = went_again((slot_of(each.member) for each in left), width)
+    twice = left_repeatedly((slot_of(each.member) for each in left), width)
     alike = {each.member.topics for each in left} == {member.topics for member in came}
     return alike and not again and not twice and max(2, len(left) - 1) <= len(came) <= len(left)
 
@@ -388,7 +388,7 @@ def member_flapping(view: GroupView) -> Iterator[Verdict]:
     often = {slot: lives for slot, lives in back.items() if _crowded(lives, returns, window)}
     # Widths of clients that share a name and a host; only computed for rebalances of clients that came back often.
     ends = {each.past.rebalance_id for lives in often.values() for each in lives}
-    width = widths(each for each in view.history.in_order() if each.rebalance_id in ends)
+    width = members_per_slot(each for each in view.history.in_order() if each.rebalance_id in ends)
     for slot, all_lives in often.items():
         # With this many departures in all, at least one of the members sharing the slot left often enough.
         lives = _crowded(all_lives, (returns - 1) * max(1, width[slot]) + 1, window)
@@ -440,7 +440,7 @@ def _is_one_pass(view: GroupView, rebalances: list[Rebalance]) -> bool:
     """Whether members left, but each at most once, as in an unfinished deploy."""
     ids = {each.rebalance_id for each in rebalances}
     gone = [slot_of(each.member) for each in view.past if each.rebalance_id in ids]
-    return bool(gone) and not went_again(gone, widths(rebalances))
+    return bool(gone) and not left_repeatedly(gone, members_per_slot(rebalances))
 
 
 def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:

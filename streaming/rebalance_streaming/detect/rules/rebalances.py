@@ -23,7 +23,7 @@ def sync_ms(generation: Generation) -> int:
     return 0 if released is None or assigned is None else max(0, assigned - released)
 
 
-def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
+def members_per_slot(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
     """Return the maximum number of members per slot at a time: clients that share a name and a host share a slot."""
     width: Counter[Slot] = Counter()
     for each in rebalances:
@@ -32,7 +32,7 @@ def widths(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
     return width
 
 
-def went_again(slots: Iterable[Slot], width: Counter[Slot]) -> set[Slot]:
+def left_repeatedly(slots: Iterable[Slot], width: Counter[Slot]) -> set[Slot]:
     """Return the slots that left more often than their width, the number of members at a time (default 1)."""
     return {slot for slot, times in Counter(slots).items() if times > max(1, width[slot])}
 
