@@ -55,7 +55,7 @@ for dependency in ElementTree.parse(value("-ivy")).iter("dependency"):
 """
 
 
-class Workshop:
+class JarRepository:
     """A repository of three jars, a lock that pins them, a cache, and the records of the fake Ivy."""
 
     def __init__(self, base: Path) -> None:
@@ -97,12 +97,12 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """A workshop whose fake Java and cache are used by this process."""
-    workshop = Workshop(tmp_path)
-    for name, value in workshop.environment.items():
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JarRepository:
+    """A repository whose fake Java and cache are used by this process."""
+    repository = JarRepository(tmp_path)
+    for name, value in repository.environment.items():
         monkeypatch.setenv(name, value)
-    return workshop
+    return repository
 
 
 # --- the lock ---
@@ -171,92 +171,94 @@ def test_settings_name_no_host(use_poms: bool) -> None:
 
 
 @pytest.mark.processes
-def test_first_run_installs_and_second_is_offline(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_run_installs_and_second_is_offline(
+    repository: JarRepository, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The first run fetches all and prints one line; the second starts no Ivy and prints nothing."""
-    paths = workshop.resolve()
+    paths = repository.resolve()
     assert [path.name for path in paths] == ["alpha-1.0.jar", "beta-1.0.jar", "gamma-1.0.jar"]
-    assert all(path.parent == workshop.cache for path in paths)
+    assert all(path.parent == repository.cache for path in paths)
     assert capsys.readouterr().err == "fetching 3 jars for letters (0 MB) ...\n"
-    assert workshop.resolve() == paths
-    assert workshop.notes.count("run") == 1
+    assert repository.resolve() == paths
+    assert repository.notes.count("run") == 1
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.processes
-def test_nothing_but_jars_stays_in_the_cache(workshop: Workshop) -> None:
+def test_nothing_but_jars_stays_in_the_cache(repository: JarRepository) -> None:
     """After success the downloads and the working directory are gone."""
-    workshop.resolve()
-    assert sorted(path.name for path in workshop.cache.iterdir()) == [".lock", *workshop.installed]
+    repository.resolve()
+    assert sorted(path.name for path in repository.cache.iterdir()) == [".lock", *repository.installed]
 
 
 @pytest.mark.processes
-def test_only_what_is_missing_or_damaged_is_fetched(workshop: Workshop) -> None:
+def test_only_what_is_missing_or_damaged_is_fetched(repository: JarRepository) -> None:
     """A missing jar and one with corrupt content of the same length are fetched again; the good one is kept."""
-    alpha, beta, gamma = workshop.resolve()
+    alpha, beta, gamma = repository.resolve()
     alpha.unlink()
     beta.write_bytes(bytes(beta.stat().st_size))
     before = gamma.stat().st_mtime_ns
-    (workshop.base / "notes").unlink()
-    workshop.resolve()
-    assert workshop.notes == ["run", "download alpha", "download beta"]
-    assert beta.read_bytes() == workshop.served("beta").read_bytes()
+    (repository.base / "notes").unlink()
+    repository.resolve()
+    assert repository.notes == ["run", "download alpha", "download beta"]
+    assert beta.read_bytes() == repository.served("beta").read_bytes()
     assert gamma.stat().st_mtime_ns == before
 
 
 @pytest.mark.processes
-def test_wrong_sum_installs_nothing(workshop: Workshop) -> None:
+def test_wrong_sum_installs_nothing(repository: JarRepository) -> None:
     """A jar whose content differs from the lock's is reported with both checksums, and no jar is installed."""
-    workshop.served("beta").write_bytes(b"something else")
+    repository.served("beta").write_bytes(b"something else")
     with pytest.raises(UserError) as raised:
-        workshop.resolve()
+        repository.resolve()
     got = sha256(b"something else").hexdigest()
-    for part in ("beta-1.0.jar", f"expected {workshop.pinned[1].sha256}", f"got {got}", "nothing was installed"):
+    for part in ("beta-1.0.jar", f"expected {repository.pinned[1].sha256}", f"got {got}", "nothing was installed"):
         assert part in str(raised.value)
-    assert workshop.installed == []
+    assert repository.installed == []
 
 
 @pytest.mark.processes
-def test_wrong_sum_is_not_kept(workshop: Workshop) -> None:
+def test_wrong_sum_is_not_kept(repository: JarRepository) -> None:
     """Once the repository serves the right content, the next run fetches only the wrong ones again."""
-    right = workshop.served("beta").read_bytes()
-    workshop.served("beta").write_bytes(b"something else")
+    right = repository.served("beta").read_bytes()
+    repository.served("beta").write_bytes(b"something else")
     with pytest.raises(UserError):
-        workshop.resolve()
-    workshop.served("beta").write_bytes(right)
-    workshop.resolve()
+        repository.resolve()
+    repository.served("beta").write_bytes(right)
+    repository.resolve()
     downloads = ["download alpha", "download beta", "download gamma"]
-    assert workshop.notes == ["run", *downloads, "run", "download beta"]
+    assert repository.notes == ["run", *downloads, "run", "download beta"]
 
 
 @pytest.mark.processes
-def test_no_network_is_one_clear_sentence(workshop: Workshop) -> None:
+def test_no_network_is_one_clear_sentence(repository: JarRepository) -> None:
     """The error says that there is no network, what to set behind a proxy, and where the log is."""
-    (workshop.base / "offline").touch()
+    (repository.base / "offline").touch()
     with pytest.raises(UserError, match=r"without network: connect, .* JAVA_TOOL_OPTIONS .* run the command again"):
-        workshop.resolve()
-    assert "Host example not found" in (workshop.cache / "ivy.log").read_text()
+        repository.resolve()
+    assert "Host example not found" in (repository.cache / "ivy.log").read_text()
 
 
 @pytest.mark.processes
-def test_a_jar_that_is_not_served_is_named(workshop: Workshop) -> None:
+def test_a_jar_that_is_not_served_is_named(repository: JarRepository) -> None:
     """A jar that the repository does not have is named; jars that had arrived are kept for the next run."""
-    content = workshop.served("gamma").read_bytes()
-    workshop.served("gamma").unlink()
+    content = repository.served("gamma").read_bytes()
+    repository.served("gamma").unlink()
     with pytest.raises(UserError, match=r"gamma#1.0: not found"):
-        workshop.resolve()
-    workshop.served("gamma").write_bytes(content)
-    workshop.resolve()
-    assert workshop.notes[-2:] == ["run", "download gamma"]
+        repository.resolve()
+    repository.served("gamma").write_bytes(content)
+    repository.resolve()
+    assert repository.notes[-2:] == ["run", "download gamma"]
 
 
-def test_what_has_arrived_counts_whole_jars_and_parts(workshop: Workshop, tmp_path: Path) -> None:
+def test_what_has_arrived_counts_whole_jars_and_parts(repository: JarRepository, tmp_path: Path) -> None:
     """Requested jars in Ivy's cache count, including partial ones; those of an earlier run and other files do not."""
     cached = tmp_path / "ivy" / "org.example"
     cached.mkdir(parents=True)
     for name, size in (("alpha-1.0.jar", 500), ("beta-1.0.jar.part", 30), ("other-1.0.jar", 7), ("alpha-1.0.jar.x", 9)):
         (cached / name).write_bytes(bytes(size))
-    assert jars._arrived_bytes(workshop.pinned, tmp_path / "ivy") == 530
-    assert jars._arrived_bytes(workshop.pinned, tmp_path / "none yet") == 0
+    assert jars._arrived_bytes(repository.pinned, tmp_path / "ivy") == 530
+    assert jars._arrived_bytes(repository.pinned, tmp_path / "none yet") == 0
 
 
 def test_unknown_set_names_the_known_ones() -> None:
@@ -265,60 +267,60 @@ def test_unknown_set_names_the_known_ones() -> None:
         jars.resolve("broker")
 
 
-def test_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_that_cannot_be_written(repository: JarRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error for a read-only cache names the variable that moves it."""
-    monkeypatch.setenv(jars.CACHE_VARIABLE, str(workshop.lock))
+    monkeypatch.setenv(jars.CACHE_VARIABLE, str(repository.lock))
     with pytest.raises(UserError, match=r"cannot be used \(Not a directory\): .* set REBALANCE_MONITOR_CACHE"):
-        workshop.resolve()
+        repository.resolve()
 
 
-def start_resolve(workshop: Workshop) -> "subprocess.Popen[str]":
+def start_resolve(repository: JarRepository) -> "subprocess.Popen[str]":
     """Start a resolution in a process of its own."""
     code = (
         "import sys; from pathlib import Path; from rebalance_deploy import jars; "
         "jars.resolve(sys.argv[1], lock_path=Path(sys.argv[2]))"
     )
     return subprocess.Popen(
-        [sys.executable, "-c", code, SET, workshop.lock],
-        env={**os.environ, **workshop.environment},
+        [sys.executable, "-c", code, SET, repository.lock],
+        env={**os.environ, **repository.environment},
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
 @pytest.mark.processes
-def test_interrupted_run_is_continued(workshop: Workshop) -> None:
+def test_interrupted_run_is_continued(repository: JarRepository) -> None:
     """After a kill during a download the next run fetches only the missing jars."""
-    stall = workshop.base / "stall-gamma"
+    stall = repository.base / "stall-gamma"
     stall.touch()
-    with start_resolve(workshop) as killed:
-        wait_for(lambda: "stalled at gamma" in workshop.notes, "two of three jars have arrived")
+    with start_resolve(repository) as killed:
+        wait_for(lambda: "stalled at gamma" in repository.notes, "two of three jars have arrived")
         killed.kill()
     stall.unlink()
-    workshop.resolve()
-    assert workshop.notes == ["run", "download alpha", "download beta", "stalled at gamma", "run", "download gamma"]
-    assert len(workshop.installed) == 3
+    repository.resolve()
+    assert repository.notes == ["run", "download alpha", "download beta", "stalled at gamma", "run", "download gamma"]
+    assert len(repository.installed) == 3
 
 
 @pytest.mark.processes
-def test_of_two_at_once_one_fetches(workshop: Workshop) -> None:
+def test_of_two_at_once_one_fetches(repository: JarRepository) -> None:
     """Two processes that need the same jars run Ivy once in total, and both succeed."""
-    with start_resolve(workshop) as first, start_resolve(workshop) as second:
+    with start_resolve(repository) as first, start_resolve(repository) as second:
         messages = first.communicate(timeout=600)[1] + second.communicate(timeout=600)[1]
     assert (first.returncode, second.returncode) == (0, 0), messages
-    assert workshop.notes.count("run") == 1
+    assert repository.notes.count("run") == 1
 
 
 @pytest.mark.processes
-def test_threads_wait_for_each_other(workshop: Workshop) -> None:
+def test_threads_wait_for_each_other(repository: JarRepository) -> None:
     """The same holds for two threads of one process."""
-    threads = [threading.Thread(target=workshop.resolve) for _ in range(2)]
+    threads = [threading.Thread(target=repository.resolve) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(600)
-    assert workshop.notes.count("run") == 1
-    assert len(workshop.installed) == 3
+    assert repository.notes.count("run") == 1
+    assert len(repository.installed) == 3
 
 
 def test_cache_directory_order(monkeypatch: pytest.MonkeyPatch) -> None:

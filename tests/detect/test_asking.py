@@ -21,7 +21,7 @@ from rebalance_streaming.observed import inputs
 _LATE_MS = 40 * SECOND
 
 
-class Restless(Detector):
+class EvaluatesEverything(Detector):
     """Evaluates every rule for every group at every turn."""
 
     def _due(self) -> list[str]:
@@ -39,7 +39,7 @@ def standing(detector: Detector) -> set[tuple[str, ...]]:
 
 def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
     """Return for how long (ms) each finding was open in only one of the two detectors."""
-    eager, restless = Detector("default"), Restless("default")
+    eager, restless = Detector("default"), EvaluatesEverything("default")
     since: dict[tuple[str, ...], int] = {}
     found, at_ms = [], 0
     for at_ms, event in tape:

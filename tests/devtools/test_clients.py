@@ -22,7 +22,7 @@ _METADATA = "Metadata-Version: 2.1\nName: alpha\nVersion: {version}\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-class Workshop:
+class ClientPackages:
     """A folder of wheels, a folder of requirement files, and a cache."""
 
     def __init__(self, base: Path) -> None:
@@ -64,9 +64,9 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    """A workshop whose cache is in use."""
-    made = Workshop(tmp_path)
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientPackages:
+    """Packages whose cache is in use."""
+    made = ClientPackages(tmp_path)
     monkeypatch.setenv(CACHE_VARIABLE, str(made.cache))
     return made
 
@@ -79,78 +79,78 @@ def version_in(path: Path) -> str:
 
 
 @pytest.mark.processes
-def test_a_child_process_imports_what_was_pinned(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_child_process_imports_what_was_pinned(packages: ClientPackages, capsys: pytest.CaptureFixture[str]) -> None:
     """The directory works as PYTHONPATH, and one line is printed while installing."""
-    assert version_in(workshop.install()) == "1.0\n"
+    assert version_in(packages.install()) == "1.0\n"
     assert capsys.readouterr().err == "installing alpha ...\n"
 
 
 @pytest.mark.processes
-def test_the_second_call_needs_no_pip(workshop: Workshop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_second_call_needs_no_pip(packages: ClientPackages, capsys: pytest.CaptureFixture[str]) -> None:
     """Once installed, no index is queried."""
-    first = workshop.install()
-    (workshop.wheels / "alpha-1.0-py3-none-any.whl").unlink()
+    first = packages.install()
+    (packages.wheels / "alpha-1.0-py3-none-any.whl").unlink()
     capsys.readouterr()
-    assert workshop.install() == first
+    assert packages.install() == first
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.processes
-def test_nothing_but_the_client_stays(workshop: Workshop) -> None:
+def test_nothing_but_the_client_stays(packages: ClientPackages) -> None:
     """The next installation removes the remains of a killed one."""
-    (workshop.cache / "clients" / ".work-killed").mkdir(parents=True)
-    workshop.install()
-    assert workshop.left == [".lock", "alpha", "alpha.log"]
+    (packages.cache / "clients" / ".work-killed").mkdir(parents=True)
+    packages.install()
+    assert packages.left == [".lock", "alpha", "alpha.log"]
 
 
 @pytest.mark.processes
-def test_other_pins_are_installed_anew(workshop: Workshop) -> None:
+def test_other_pins_are_installed_anew(packages: ClientPackages) -> None:
     """A client with changed requirements is replaced as a whole."""
-    workshop.install()
-    workshop.pin(workshop.make_wheel("2.0"))
-    assert version_in(workshop.install()) == "2.0\n"
+    packages.install()
+    packages.pin(packages.make_wheel("2.0"))
+    assert version_in(packages.install()) == "2.0\n"
 
 
 @pytest.mark.processes
-def test_a_wrong_sum_installs_nothing(workshop: Workshop) -> None:
+def test_a_wrong_sum_installs_nothing(packages: ClientPackages) -> None:
     """The error quotes pip's message about the checksum, and names the log."""
-    workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
+    packages.pin(packages.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
     with pytest.raises(UserError, match=r"alpha could not be installed, pip says: .* \(log: .*alpha\.log\)"):
-        workshop.install()
-    assert workshop.left == [".lock", "alpha.log"]
+        packages.install()
+    assert packages.left == [".lock", "alpha.log"]
 
 
 @pytest.mark.processes
-def test_a_failure_keeps_what_was_there(workshop: Workshop) -> None:
+def test_a_failure_keeps_what_was_there(packages: ClientPackages) -> None:
     """If changed pins cannot be installed, the old installation stays complete."""
-    before = workshop.install()
-    workshop.pin(workshop.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
+    before = packages.install()
+    packages.pin(packages.wheels / "alpha-1.0-py3-none-any.whl", digest="0" * 64)
     with pytest.raises(UserError):
-        workshop.install()
+        packages.install()
     assert version_in(before) == "1.0\n"
 
 
-def test_an_unknown_name_names_the_known_ones(workshop: Workshop) -> None:
+def test_an_unknown_name_names_the_known_ones(packages: ClientPackages) -> None:
     """The error for a misspelt client lists the known ones."""
     with pytest.raises(UserError, match=r"no client named beta: choose one of alpha"):
-        client_environment("beta", requirements=workshop.requirements)
+        client_environment("beta", requirements=packages.requirements)
 
 
-def test_a_cache_that_cannot_be_written(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(packages: ClientPackages, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error for a read-only cache names the variable that moves it."""
-    monkeypatch.setenv(CACHE_VARIABLE, str(workshop.requirements / "alpha.txt"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(packages.requirements / "alpha.txt"))
     with pytest.raises(UserError, match=r"cannot be used \(Not a directory\): .* set REBALANCE_MONITOR_CACHE"):
-        workshop.install()
+        packages.install()
 
 
 @pytest.mark.processes
-def test_of_two_at_once_one_installs(workshop: Workshop) -> None:
+def test_of_two_at_once_one_installs(packages: ClientPackages) -> None:
     """Two processes that need the same client run pip once in total, and both succeed."""
     code = (
         "import sys; from pathlib import Path; from rebalance_devtools.clients import client_environment; "
         "print(client_environment('alpha', requirements=Path(sys.argv[1])))"
     )
-    command = [sys.executable, "-c", code, str(workshop.requirements)]
+    command = [sys.executable, "-c", code, str(packages.requirements)]
     begin = partial(subprocess.Popen[str], command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with begin() as first, begin() as second:
         answers = [first.communicate(timeout=270), second.communicate(timeout=270)]

@@ -38,7 +38,7 @@ MADE_FIRST = {"stream": "rebalance-monitor.impact", "probe": "rebalance-monitor.
 
 
 @dataclass(frozen=True)
-class Guarded:
+class GuardedBroker:
     """A broker that denies everything not granted: addresses for the test, which may do everything, and for users."""
 
     bootstrap: str
@@ -46,7 +46,7 @@ class Guarded:
 
 
 @pytest.fixture
-def broker(make_broker: Callable[..., EmbeddedKafka]) -> Guarded:
+def broker(make_broker: Callable[..., EmbeddedKafka]) -> GuardedBroker:
     """A broker with three users."""
     (port,) = find_free_ports(1)
     users = " ".join(f'user_{name}="{PASSWORD}"' for name in local.PROCESSES)
@@ -60,7 +60,7 @@ def broker(make_broker: Callable[..., EmbeddedKafka]) -> Guarded:
             "super.users": "User:ANONYMOUS",
         }
     )
-    return Guarded(made.bootstrap, f"127.0.0.1:{port}")
+    return GuardedBroker(made.bootstrap, f"127.0.0.1:{port}")
 
 
 def granted(process: str) -> list[AclBinding]:
@@ -129,7 +129,7 @@ def url_of(log: Path) -> str:
 
 @pytest.mark.faults(34, fast=0, full=1)
 def test_documented_rights_are_enough_and_each_is_needed(
-    broker: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: GuardedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With all of them the monitor gets ready without complaints; without any one its process reports it."""
     monkeypatch.setenv("REBALANCE_MONITOR_KAFKA_SASL_PASSWORD", PASSWORD)
@@ -152,7 +152,7 @@ def test_documented_rights_are_enough_and_each_is_needed(
         client.terminate(30)
 
 
-def await_the_whole(broker: Guarded, directory: Path) -> None:
+def await_the_whole(broker: GuardedBroker, directory: Path) -> None:
     """Wait until all processes are ready and lag is served; no complaint has been logged by then."""
     with ExitStack() as stack:
         logs = {name: stack.enter_context(running(name, broker.users, directory)) for name in local.PROCESSES}
@@ -182,7 +182,7 @@ def silence_a_group(log: Path) -> httpx.Response | None:
     return None if "there is no group yet" in answer.text else answer
 
 
-def assert_needed(broker: Guarded, process: str, binding: AclBinding, directory: Path) -> None:
+def assert_needed(broker: GuardedBroker, process: str, binding: AclBinding, directory: Path) -> None:
     """Start a process without one of its permissions: it reports this. Afterwards the permission is restored."""
     if binding.operation == AclOperation.CREATE:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -39,7 +39,7 @@ def spec(name: str) -> ConsumerSpec:
 
 
 @dataclass
-class Spread(Watched):
+class SeparateQueries(Watched):
     """A broker and a monitor with a process per query, each with its own checkpoint."""
 
     queries: dict[str, ChildProcess] = field(default_factory=dict)
@@ -109,13 +109,13 @@ class Spread(Watched):
 
 
 @pytest.fixture
-def spread(tmp_path: Path) -> Iterator[Spread]:
+def spread(tmp_path: Path) -> Iterator[SeparateQueries]:
     """Three processes of the stream, prober and exporter; the exporter is ready."""
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedKafka())
         create_topics(broker.bootstrap, {"orders": 4})
         sources = loopback_sources(broker.bootstrap, tmp_path, port=(port := find_free_port()))
-        running = Spread(broker, f"http://127.0.0.1:{port}", tmp_path)
+        running = SeparateQueries(broker, f"http://127.0.0.1:{port}", tmp_path)
         stack.callback(lambda: [each.terminate(60) for each in running.queries.values()])
         for query in QUERIES:
             running.start_query(query)
@@ -128,7 +128,7 @@ def spread(tmp_path: Path) -> Iterator[Spread]:
         yield running
 
 
-def test_queries_that_are_processes_count_and_judge_together(spread: Spread) -> None:
+def test_queries_that_are_processes_count_and_judge_together(spread: SeparateQueries) -> None:
     """Three processes publish together: counts are exact, every rebalance has a cause, the exporter is ready.
 
     While the diagnosis is down counting continues; after its restart its findings are open with the same ids, and

@@ -46,7 +46,7 @@ SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 QUIET_MS = 2 * MINUTE
 
 
-class _Taping(Engine):
+class _RecordedRows(Engine):
     """Records the rows that it is given."""
 
     def __init__(self, config: EngineConfig) -> None:
@@ -66,7 +66,7 @@ def config(judge_from_ms: int = 0) -> EngineConfig:
 @cache
 def taped(name: str) -> Tape:
     """Return the rows that a recording with its brokers' log lines gives an engine."""
-    engine = _Taping(config())
+    engine = _RecordedRows(config())
     folder = next(each for each in (FOLDER, FAMILIES) if (each / f"{name}.truth.json").exists())
     recording = read_recording(folder / f"{name}.truth.json")
     replay = Replay(engine=engine)

@@ -110,7 +110,7 @@ def test_an_exporter_that_is_killed_counts_as_before(log: WrittenLog, rounds: in
     rig.monitor.check()
 
 
-class Strangers:
+class HalfRequests:
     """Connections that send half a request and nothing more; closed ones are reopened each second."""
 
     def __init__(self, port: int) -> None:
@@ -147,10 +147,10 @@ class Strangers:
 
 
 @contextmanager
-def strangers(url: str) -> Iterator[Strangers]:
+def half_requests(url: str) -> Iterator[HalfRequests]:
     """Keep 2,000 half requests open while the block runs."""
-    found, stop = Strangers(port_of(url)), threading.Event()
-    thread = threading.Thread(target=found.keep_at_it, args=(stop,), name="strangers")
+    found, stop = HalfRequests(port_of(url)), threading.Event()
+    thread = threading.Thread(target=found.keep_at_it, args=(stop,), name="half_requests")
     thread.start()
     try:
         wait_for(lambda: found.opened >= _STRANGERS, lambda: f"{_STRANGERS} half requests, not {found.opened}")
@@ -170,7 +170,7 @@ def test_half_requests_hold_up_no_scrape(log: WrittenLog, figures: Figures):
     """2,000 for a minute: scrapes of all groups are answered, and few lines are logged."""
     rig, answers = log.rig, Counter[bool]()
     kept = rig.directory / "export.log"
-    with strangers(rig.monitor.url) as going_on:
+    with half_requests(rig.monitor.url) as going_on:
         size, began = kept.stat().st_size, time.monotonic()
         while (passed := time.monotonic() - began) < _MINUTE_SECONDS:
             status, text = fetch(f"{rig.monitor.url}/metrics", timeout_seconds=10)

@@ -55,7 +55,7 @@ WORDS = ["Cause  ", "Who    ", "Change ", "Since  ", "Impact ", "Scope  ", "Now 
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class AlertmanagerRig:
     """An Alertmanager, and the receiver of its notifications."""
 
     server: Server
@@ -77,7 +77,7 @@ class Office:
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlertmanagerRig]:
     """One Alertmanager for all tests; each has its own cluster, so that none mutes another's alerts."""
     directory = tmp_path_factory.mktemp("alertmanager")
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         config = write_alertmanager_config(
             directory, inbox.url, AlertmanagerOptions(group_wait_seconds=0.3, group_interval_seconds=0.5)
         )
-        yield Office(stack.enter_context(alertmanager(directory, config)), inbox)
+        yield AlertmanagerRig(stack.enter_context(alertmanager(directory, config)), inbox)
 
 
 def alert(name: str, severity: str, cluster: str, group: str = "", *, team: str = "", **more: Any) -> dict[str, Any]:
@@ -149,18 +149,18 @@ def test_every_format_has_the_same_speaking_alert() -> None:
     assert len(set(lines)) == 1
 
 
-def test_the_page_in_slack(office: Office) -> None:
+def test_the_page_in_slack(rig: AlertmanagerRig) -> None:
     """The phone line is title and fallback; below it are the lines of the page in their order, with links.
 
     Nothing is aligned: Slack's letters have different widths outside code blocks.
     """
     page = alert("Storm", "critical", "slack", "payments-enricher", startsAt=STARTED)
-    post_alerts(office.server.url, {**page, "annotations": PAGE})
-    message = office.slack("cluster%3D%22slack%22")
+    post_alerts(rig.server.url, {**page, "annotations": PAGE})
+    message = rig.slack("cluster%3D%22slack%22")
     assert message["title"] == message["fallback"] == f"[FIRING] {PAGE['summary']}"
     assert message["title_link"] == PAGE["explain_url"]
     assert message["color"] == "danger"
-    silence = f"{office.server.url}/#/silences/new[?]filter=%7Bcluster%3D%22slack%22"
+    silence = f"{rig.server.url}/#/silences/new[?]filter=%7Bcluster%3D%22slack%22"
     links = message["text"].splitlines()[-1]
     assert message["text"].splitlines()[:-1] == [
         f"Cause: {PAGE['cause']}",
@@ -176,11 +176,11 @@ def test_the_page_in_slack(office: Office) -> None:
     assert re.search(f"<{silence}[^|]*[|]silence> [|] <{PAGE['runbook_url']}[|]runbook>$", links)
 
 
-def test_the_page_at_pagerduty(office: Office) -> None:
+def test_the_page_at_pagerduty(rig: AlertmanagerRig) -> None:
     """PagerDuty gets the phone line as description and the whole page with it, phone line first."""
     page = alert("Storm", "critical", "pagerduty", "payments-enricher", startsAt=STARTED)
-    post_alerts(office.server.url, {**page, "annotations": PAGE})
-    event = office.inbox.await_body("/pagerduty", '"group": "pagerduty"')
+    post_alerts(rig.server.url, {**page, "annotations": PAGE})
+    event = rig.inbox.await_body("/pagerduty", '"group": "pagerduty"')
     assert event["payload"]["summary"] == f"[FIRING] {PAGE['summary']}"
     assert event["payload"]["severity"] == "critical"
     lines = event["payload"]["custom_details"]["page"].splitlines()
@@ -189,64 +189,62 @@ def test_the_page_at_pagerduty(office: Office) -> None:
     assert f"group dashboard {PAGE['dashboard_url']} | explain page {PAGE['explain_url']} | silence " in lines[-1]
 
 
-def test_the_page_as_json(office: Office) -> None:
+def test_the_page_as_json(rig: AlertmanagerRig) -> None:
     """The webhook gets every alert with its lines as annotations, in addition to the other receivers."""
-    post_alerts(office.server.url, {**alert("Storm", "warning", "json", "g"), "annotations": PAGE})
-    body = office.inbox.await_body("/alerts", '"cluster": "json"')
+    post_alerts(rig.server.url, {**alert("Storm", "warning", "json", "g"), "annotations": PAGE})
+    body = rig.inbox.await_body("/alerts", '"cluster": "json"')
     assert body["groupLabels"] == {"cluster": "json", "group": "g"}
     assert body["alerts"][0]["annotations"] == PAGE
 
 
-def test_one_message_per_group(office: Office) -> None:
+def test_one_message_per_group(rig: AlertmanagerRig) -> None:
     """All alerts of a group are one message with the text of one of them; another group has its own message."""
     both = [alert("Finding", "warning", "grouping", "one"), alert("GroupEmpty", "warning", "grouping", "one")]
-    post_alerts(office.server.url, *both, alert("Finding", "warning", "grouping", "two"))
-    one, two = office.slack("[FIRING] one: "), office.slack("two: Finding in words")
+    post_alerts(rig.server.url, *both, alert("Finding", "warning", "grouping", "two"))
+    one, two = rig.slack("[FIRING] one: "), rig.slack("two: Finding in words")
     assert one["title"].startswith("[FIRING] one: ")
     assert two["title"] == "[FIRING] two: Finding in words"
     assert len(re.findall(r"^Also: KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
 
 
-def test_the_owner_is_notified(office: Office) -> None:
+def test_the_owner_is_notified(rig: AlertmanagerRig) -> None:
     """A group's alert goes to the team of its owner, and to no other team's Slack channel."""
-    post_alerts(office.server.url, alert("Slow", "warning", "owner", "g", team="payments"))
-    body = office.inbox.await_body("/alerts", '"cluster": "owner"')
-    [shown] = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Downer")
+    post_alerts(rig.server.url, alert("Slow", "warning", "owner", "g", team="payments"))
+    body = rig.inbox.await_body("/alerts", '"cluster": "owner"')
+    [shown] = ask(f"{rig.server.url}/api/v2/alerts?filter=cluster%3Downer")
     assert body["commonLabels"]["team"] == "payments"
     assert {each["name"] for each in shown["receivers"]} == {"everything", "payments-slack"}
 
 
-def test_one_page_per_incident(office: Office) -> None:
+def test_one_page_per_incident(rig: AlertmanagerRig) -> None:
     """A sick group that is a ticket, then stalls, storms and loses time is one incident at PagerDuty, notified once."""
     cluster, mine = "incident", '"group": "incident"'
     tickets = [alert(name, "warning", cluster, "g", startsAt=STARTED) for name in ("Finding", "Storm", "Slow")]
-    post_alerts(office.server.url, *tickets)
-    office.slack("cluster%3D%22incident%22")
+    post_alerts(rig.server.url, *tickets)
+    rig.slack("cluster%3D%22incident%22")
     first = alert("Finding", "critical", cluster, "g", startsAt=STARTED)
-    post_alerts(office.server.url, first)
-    opened = office.inbox.await_body("/pagerduty", mine)
+    post_alerts(rig.server.url, first)
+    opened = rig.inbox.await_body("/pagerduty", mine)
     later = [alert(name, "critical", cluster, "g", startsAt=STARTED) for name in ("GroupStalled", "TimeHigh", "Storm")]
-    post_alerts(office.server.url, *later)
-    assert all((await_status(office, each))["inhibitedBy"] for each in [*tickets, *later])
-    post_alerts(office.server.url, *({**each, "endsAt": now()} for each in [*tickets, *later, first]))
+    post_alerts(rig.server.url, *later)
+    assert all((await_status(rig, each))["inhibitedBy"] for each in [*tickets, *later])
+    post_alerts(rig.server.url, *({**each, "endsAt": now()} for each in [*tickets, *later, first]))
 
     def find_end() -> Any:
-        return [
-            each for each in office.inbox.bodies("/pagerduty") if each["event_action"] == "resolve" and is_mine(each)
-        ]
+        return [each for each in rig.inbox.bodies("/pagerduty") if each["event_action"] == "resolve" and is_mine(each)]
 
     def is_mine(event: Any) -> bool:
         return bool(event["dedup_key"] == opened["dedup_key"])
 
     wait_for(find_end, "PagerDuty's incident is closed")
-    bodies = office.inbox.bodies("/pagerduty")
+    bodies = rig.inbox.bodies("/pagerduty")
     reported = without_repeats(each["payload"]["summary"] for each in bodies if each["payload"]["group"] == cluster)
     assert len(reported) == 2
     assert reported[0] == "[FIRING] g: Finding in words"
     assert reported[1].startswith("[RESOLVED] g: ")
 
 
-def test_one_page_per_outage_of_a_broker(office: Office) -> None:
+def test_one_page_per_outage_of_a_broker(rig: AlertmanagerRig) -> None:
     """Fifty groups delayed by one broker are one incident; one at another broker has its own, and so has a sick fleet.
 
     The alerts that Prometheus sends are tested in outage.yml, with fewer groups.
@@ -254,34 +252,34 @@ def test_one_page_per_outage_of_a_broker(office: Office) -> None:
     cluster, groups = "outage", [f"g{n}" for n in range(50)]
     outage = alert("Outage", "critical", cluster, startsAt=STARTED)
     marks = [alert("GroupInOutage", "info", cluster, group, startsAt=STARTED) for group in groups]
-    post_alerts(office.server.url, outage, *marks)
+    post_alerts(rig.server.url, outage, *marks)
     # One thread of Alertmanager registers alerts for inhibition, another one sends notifications.
-    wait_for(lambda: len(ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks")
+    wait_for(lambda: len(ask(f"{rig.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks")
     stalled = [alert("GroupStalled", "critical", cluster, group, startsAt=STARTED) for group in [*groups, "elsewhere"]]
     found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
-    post_alerts(office.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
+    post_alerts(rig.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
 
     def reported() -> list[str]:
-        events = [each["payload"] for each in office.inbox.bodies("/pagerduty")]
+        events = [each["payload"] for each in rig.inbox.bodies("/pagerduty")]
         return sorted({each["summary"] for each in events if each["group"] == cluster})
 
     wait_for(lambda: len(reported()) == 2, reported)
     # A later notification proves that the earlier one was not sent.
-    post_alerts(office.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
-    await_pagerduty(office, f"{cluster}-later")
+    post_alerts(rig.server.url, alert("Storm", "critical", f"{cluster}-later", "g"))
+    await_pagerduty(rig, f"{cluster}-later")
     assert reported() == ["[FIRING] elsewhere: GroupStalled in words", "[FIRING] outage: Outage in words"]
-    muted = ask(f"{office.server.url}/api/v2/alerts?filter=cluster%3Doutage&filter=severity%3Dcritical&active=false")
+    muted = ask(f"{rig.server.url}/api/v2/alerts?filter=cluster%3Doutage&filter=severity%3Dcritical&active=false")
     assert len(muted) == 100
-    keys = {each["dedup_key"] for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster}
+    keys = {each["dedup_key"] for each in rig.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster}
     assert len(keys) == 2
 
 
-def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Office) -> None:
+def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(rig: AlertmanagerRig) -> None:
     """The channel gets the ticket, the page, and one resolution, although two alerts ended."""
     cluster = "escalation"
 
     def reported() -> list[str]:
-        messages = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
+        messages = [each["attachments"][0] for each in rig.inbox.bodies("/slack")]
         return without_repeats(each["title"] for each in messages if f"cluster%3D%22{cluster}%22" in each["text"])
 
     def await_titles(*titles: str) -> None:
@@ -291,15 +289,15 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
     ticket["annotations"] = {"summary": "the ticket"}
     page = alert("Finding", "critical", cluster, "g", startsAt=STARTED)
     page["annotations"] = {"summary": "the page"}
-    post_alerts(office.server.url, ticket)
+    post_alerts(rig.server.url, ticket)
     await_titles("[FIRING] the ticket")
-    post_alerts(office.server.url, page)
+    post_alerts(rig.server.url, page)
     await_titles("[FIRING] the ticket", "[FIRING] the page")
-    post_alerts(office.server.url, *({**each, "endsAt": now()} for each in (ticket, page)))
+    post_alerts(rig.server.url, *({**each, "endsAt": now()} for each in (ticket, page)))
     await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
     # A second resolution would come with the next flush of another group at the latest.
-    post_alerts(office.server.url, alert("Slow", "warning", f"{cluster}-later", "g"))
-    office.slack(f"cluster%3D%22{cluster}-later%22")
+    post_alerts(rig.server.url, alert("Slow", "warning", f"{cluster}-later", "g"))
+    rig.slack(f"cluster%3D%22{cluster}-later%22")
     await_titles("[FIRING] the ticket", "[FIRING] the page", "[RESOLVED] the page")
 
 
@@ -362,27 +360,27 @@ def test_a_ticket_that_becomes_a_page_is_one_incident_in_the_channel(office: Off
         *("finding-time", "stalled-storm", "time-storm", "cluster-wide"),
     ],
 )
-def test_inhibition(office: Office, loud: dict[str, Any], muted: dict[str, Any], heard: dict[str, Any]) -> None:
+def test_inhibition(rig: AlertmanagerRig, loud: dict[str, Any], muted: dict[str, Any], heard: dict[str, Any]) -> None:
     """An alert mutes those that it explains, but no alerts of other clusters or groups."""
     # The muting one is there first, as with Prometheus, which sends all alerts of an evaluation at once.
-    post_alerts(office.server.url, loud, muted, heard)
+    post_alerts(rig.server.url, loud, muted, heard)
     inhibited = loud["labels"]["cluster"] == muted["labels"]["cluster"]
     reported = {each["labels"]["cluster"] + each["labels"].get("group", ""): each for each in (heard, loud)}
     for each in reported.values():
-        office.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
+        rig.inbox.await_body("/alerts", f'"summary": "{each["annotations"]["summary"]}"')
     if inhibited:
         # Alertmanager registers alerts for inhibition in a separate thread, which may be last.
-        wait_for(lambda: await_status(office, muted)["inhibitedBy"], "the alert to be muted")
+        wait_for(lambda: await_status(rig, muted)["inhibitedBy"], "the alert to be muted")
     else:
-        assert await_status(office, muted)["inhibitedBy"] == []
-    assert await_status(office, heard)["inhibitedBy"] == []
+        assert await_status(rig, muted)["inhibitedBy"] == []
+    assert await_status(rig, heard)["inhibitedBy"] == []
 
 
-def await_status(office: Office, wanted: dict[str, Any]) -> dict[str, Any]:
+def await_status(rig: AlertmanagerRig, wanted: dict[str, Any]) -> dict[str, Any]:
     """Return an alert's status once Alertmanager has determined it."""
 
     def find() -> dict[str, Any] | None:
-        for each in ask(f"{office.server.url}/api/v2/alerts"):
+        for each in ask(f"{rig.server.url}/api/v2/alerts"):
             if each["labels"] == wanted["labels"] and each["status"]["state"] != "unprocessed":
                 status: dict[str, Any] = each["status"]
                 return status
@@ -400,13 +398,13 @@ def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
             tmp_path, inbox.url, AlertmanagerOptions(group_wait_seconds=0.3, group_interval_seconds=0.5)
         )
         with alertmanager(tmp_path, config) as server:
-            office = Office(server, inbox)
+            rig = AlertmanagerRig(server, inbox)
             down = alert("MonitorDown", "critical", "", startsAt=STARTED)
             stalled = alert("GroupStalled", "critical", "prod", "g", startsAt=STARTED)
             post_alerts(server.url, down)
             inbox.await_body("/alerts", "MonitorDown in words")
             post_alerts(server.url, stalled)
-            assert await_status(office, stalled)["inhibitedBy"]
+            assert await_status(rig, stalled)["inhibitedBy"]
             post_alerts(server.url, {**stalled, "endsAt": now()})
             # A later notification proves that the earlier one was not sent.
             post_alerts(server.url, {**down, "endsAt": now()})
@@ -414,16 +412,16 @@ def test_a_dead_monitor_mutes_everything_but_itself(tmp_path: Path) -> None:
             assert "GroupStalled" not in str(inbox.bodies("/alerts") + inbox.bodies("/slack"))
 
 
-def test_resolution(office: Office) -> None:
+def test_resolution(rig: AlertmanagerRig) -> None:
     """The end of an alert is notified with its duration, and closes PagerDuty's incident.
 
     Its links have that period, with the 15 minutes before it: otherwise they would later show a calm group.
     """
     page = {**alert("Storm", "critical", "resolution", "g", startsAt=STARTED), "annotations": PAGE}
-    post_alerts(office.server.url, page)
-    opened = office.inbox.await_body("/pagerduty", '"group": "resolution"')
-    post_alerts(office.server.url, {**page, "endsAt": "2026-01-15T03:10:00Z"})
-    message = office.slack("02:41 to 03:10 UTC")
+    post_alerts(rig.server.url, page)
+    opened = rig.inbox.await_body("/pagerduty", '"group": "resolution"')
+    post_alerts(rig.server.url, {**page, "endsAt": "2026-01-15T03:10:00Z"})
+    message = rig.slack("02:41 to 03:10 UTC")
     assert message["title"] == f"[RESOLVED] {PAGE['summary']}"
     assert message["color"] == "good"
     then = f"from={milliseconds('2026-01-15T02:26:07Z')}&to={milliseconds('2026-01-15T03:10:00Z')}"
@@ -432,14 +430,12 @@ def test_resolution(office: Office) -> None:
 
     def find_end() -> Any:
         key = opened["dedup_key"]
-        return [
-            e for e in office.inbox.bodies("/pagerduty") if e["event_action"] == "resolve" and e["dedup_key"] == key
-        ]
+        return [e for e in rig.inbox.bodies("/pagerduty") if e["event_action"] == "resolve" and e["dedup_key"] == key]
 
     wait_for(find_end, "PagerDuty's incident is closed")
 
 
-def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office: Office) -> None:
+def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(rig: AlertmanagerRig) -> None:
     """The link to the current page becomes one to that period, of the same cluster; other links are unchanged."""
     then = f"from={milliseconds('2026-01-15T02:26:07Z')}&to={milliseconds('2026-01-15T03:20:00Z')}"
     for name, link, expected in (
@@ -447,18 +443,18 @@ def test_the_end_of_what_was_about_a_cluster_leads_to_all_its_groups_then(office
         ("blind", "http://m/-/ready", "http://m/-/ready"),
     ):
         page = {**alert("FleetStorm", "critical", name, startsAt=STARTED), "annotations": {**PAGE, "explain_url": link}}
-        post_alerts(office.server.url, page)
-        opened, *_ = await_pagerduty(office, name)
+        post_alerts(rig.server.url, page)
+        opened, *_ = await_pagerduty(rig, name)
         assert opened["client_url"] == link
-        assert office.slack(f"{name}%22%7D|silence>")["title_link"] == link
-        post_alerts(office.server.url, {**page, "endsAt": "2026-01-15T03:20:00Z"})
-        wait_for(lambda name=name: ends(office, name), "the end")
-        assert {each["title_link"] for each in ends(office, name)} == {expected}
+        assert rig.slack(f"{name}%22%7D|silence>")["title_link"] == link
+        post_alerts(rig.server.url, {**page, "endsAt": "2026-01-15T03:20:00Z"})
+        wait_for(lambda name=name: ends(rig, name), "the end")
+        assert {each["title_link"] for each in ends(rig, name)} == {expected}
 
 
-def ends(office: Office, cluster: str) -> list[dict[str, Any]]:
+def ends(rig: AlertmanagerRig, cluster: str) -> list[dict[str, Any]]:
     """Return Slack's message about the end of an alert about a cluster."""
-    reported = [each["attachments"][0] for each in office.inbox.bodies("/slack")]
+    reported = [each["attachments"][0] for each in rig.inbox.bodies("/slack")]
     return [each for each in reported if f"{cluster}%22%7D|silence>" in each["text"] and each["color"] == "good"]
 
 
@@ -467,15 +463,15 @@ def milliseconds(moment: str) -> int:
     return int(datetime.fromisoformat(moment).timestamp() * 1_000)
 
 
-def test_a_hostile_name_stays_text(office: Office) -> None:
+def test_a_hostile_name_stays_text(rig: AlertmanagerRig) -> None:
     """Quotes, line breaks, braces, HTML and Slack's markup in a name break neither lines nor links nor the silence."""
     page = {
         **alert("Storm", "critical", "hostile", HOSTILE),
         "annotations": {**PAGE, "summary": f"{HOSTILE}: 14", "cause": HOSTILE},
     }
-    post_alerts(office.server.url, page)
+    post_alerts(rig.server.url, page)
     safe = 'a"b {{ .Status }}&lt;!channel&gt; &amp; \\d|é'
-    message = office.slack("!channel")
+    message = rig.slack("!channel")
     assert message["title"] == f"[FIRING] {safe}: 14"
     lines = message["text"].splitlines()
     assert [line.split(":")[0] for line in lines] == [word.strip() for word in WORDS]
@@ -483,14 +479,14 @@ def test_a_hostile_name_stays_text(office: Office) -> None:
     assert "<!" not in message["text"]
     [encoded] = re.findall(r"filter=([^|]*)\|silence", lines[-1])
     assert unquote(encoded) == '{cluster="hostile",group="a\\"b\\n{{ .Status }}<!channel> & \\\\d|é"}'
-    [event] = await_pagerduty(office, "hostile")
+    [event] = await_pagerduty(rig, "hostile")
     assert event["payload"]["component"] == HOSTILE
 
 
-def await_pagerduty(office: Office, cluster: str) -> list[Any]:
+def await_pagerduty(rig: AlertmanagerRig, cluster: str) -> list[Any]:
     """Return PagerDuty's events about a cluster once there are any."""
     return wait_for(
-        lambda: [each for each in office.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster],
+        lambda: [each for each in rig.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster],
         f"an event about {cluster}",
         30,
     )

@@ -8,7 +8,7 @@ from rebalance_contract import QueryStatus
 from rebalance_streaming.ownership import QueryOwnership
 
 
-class Beside(QueryOwnership):
+class OtherStream(QueryOwnership):
     """Reports another active stream; null: none."""
 
     def __init__(self, other: QueryStatus | None) -> None:

@@ -15,7 +15,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.membership import PublishedRows
 from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
-from spark.another_stream import Beside
+from spark.another_stream import OtherStream
 
 _PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
 
@@ -49,7 +49,7 @@ class Disk:
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
         """Return what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
-        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=Beside(self.other))
+        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         spark: Any = None
         return startup._take_up(

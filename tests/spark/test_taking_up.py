@@ -16,7 +16,7 @@ from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.checkpoint import LAYOUT, older_layout, query_path
 from rebalance_streaming.spark.membership import PublishedRows
-from spark.another_stream import Beside
+from spark.another_stream import OtherStream
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ class Start:
 
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
         """Return what the queries begin with."""
-        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=Beside(self.other))
+        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
         asked = startup.AskedRebuild(rebuild, may_set_aside, threading.Event())

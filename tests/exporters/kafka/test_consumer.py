@@ -18,7 +18,7 @@ from rebalance_kafka.reachability import NoAnswerError
 from waiting import wait_for
 
 
-class Noted(View):
+class RecordedView(View):
     """A view that keeps the applied rows."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Noted(View):
         super().apply(noted)
 
 
-class Awaited:
+class LateBrokers:
     """Brokers that fail to answer a few times, and then answer."""
 
     failures: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ def test_what_is_said_while_no_broker_answers_is_taken_in(
     client, heard = ScriptedClient({}), list[float]()
     monkeypatch.setattr(client, "poll", heard.append)
     monkeypatch.setattr(follower, "Consumer", client)
-    monkeypatch.setattr(consumer, "Reachability", Awaited)
-    monkeypatch.setattr(Awaited, "failures", ("refused", "refused", "timed out"))
-    reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), Noted(), lambda: NOW_MS)
+    monkeypatch.setattr(consumer, "Reachability", LateBrokers)
+    monkeypatch.setattr(LateBrokers, "failures", ("refused", "refused", "timed out"))
+    reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), RecordedView(), lambda: NOW_MS)
     reader.start()
     try:
         wait_for(lambda: reader.progress.missing_topics, lambda: reader.progress)
@@ -75,9 +75,9 @@ def test_rows_say_whether_they_were_there_when_the_reading_began(monkeypatch: py
     # Its partitions end at offset 2.
     client = ScriptedClient({f"m.{GROUPS}": [0]}, [[], records[:1], records[1:3], records[3:]])
     monkeypatch.setattr(follower, "Consumer", client)
-    monkeypatch.setattr(consumer, "Reachability", Awaited)
+    monkeypatch.setattr(consumer, "Reachability", LateBrokers)
     times = iter(range(NOW_MS, NOW_MS + 1_000_000))
-    view = Noted()
+    view = RecordedView()
     reader = TopicReader(Source({"bootstrap.servers": "unused:9092"}, "m."), view, lambda: next(times))
     reader.start()
     try:

@@ -30,7 +30,7 @@ from rebalance_exporters.web.shared_answers import SharedAnswers
 DEADLINE_SECONDS = 120
 
 
-class Kitchen:
+class BlockingResponses:
     """Makes responses that block until they are released, and counts them."""
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class Kitchen:
         return raw_json(b'"answer"')
 
 
-def app_of(kitchen: Kitchen, at_once: int, waiting: int) -> Starlette:
+def app_of(responses: BlockingResponses, at_once: int, waiting: int) -> Starlette:
     """An application with this single response."""
 
     async def refuse(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
         return error.answer()
 
-    route = Route("/answer", SharedAnswers(at_once, waiting).endpoint(kitchen.make))
+    route = Route("/answer", SharedAnswers(at_once, waiting).endpoint(responses.make))
     return Starlette(routes=[route], middleware=[Middleware(SafeHeaders)], exception_handlers={RequestError: refuse})
 
 
@@ -78,22 +78,22 @@ async def begun(what: threading.Event) -> None:
 
 def test_equal_requests_share_one_answer() -> None:
     """Identical requests during its creation get it, headers included; later ones get a new one."""
-    kitchen = Kitchen()
+    responses = BlockingResponses()
 
     async def ask() -> list[httpx.Response]:
-        async with client_of(app_of(kitchen, 1, 9)) as client:
+        async with client_of(app_of(responses, 1, 9)) as client:
             first = [asyncio.create_task(client.get("/answer?of=a")) for _ in range(5)]
             other = asyncio.create_task(client.get("/answer?of=b"))
-            await begun(kitchen.begun)
+            await begun(responses.begun)
             first.pop(0).cancel()
-            kitchen.release.set()
+            responses.release.set()
             return [*await asyncio.gather(*first, other), await client.get("/answer?of=a")]
 
     answers = asyncio.run(ask())
-    assert kitchen.made == {"of=a": 2, "of=b": 1}
+    assert responses.made == {"of=a": 2, "of=b": 1}
     assert {(each.status_code, each.text) for each in answers} == {(200, '"answer"')}
     assert {len(each.headers.raw) for each in answers} == {len(answers[0].headers.raw)}
-    assert kitchen.most_at_once == 1
+    assert responses.most_at_once == 1
 
 
 def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,12 +109,12 @@ def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) 
         async with client_of(app) as client:
             paths = ("/api/v1/groups/a/rebalances", "/api/v1/groups/a%2Frebalances")
             both = [asyncio.create_task(client.get(path)) for path in paths]
-            await begun(kitchen.begun)
+            await begun(responses.begun)
             await asyncio.sleep(0)
-            kitchen.release.set()
+            responses.release.set()
             return await asyncio.gather(*both)
 
-    with slow_answers(monkeypatch, "find_group") as kitchen:
+    with slow_answers(monkeypatch, "find_group") as responses:
         of_group, named_so = asyncio.run(ask())
     assert of_group.json() == {"rebalances": []}
     assert named_so.json()["group"] == "a/rebalances"
@@ -122,17 +122,17 @@ def test_a_slash_in_a_name_is_none_of_the_path(monkeypatch: pytest.MonkeyPatch) 
 
 def test_too_many_are_turned_away_with_a_time() -> None:
     """Requests above the limit get 503 at once, with a Retry-After time; later there is room."""
-    kitchen = Kitchen()
+    responses = BlockingResponses()
 
     async def ask() -> tuple[httpx.Response, list[httpx.Response], httpx.Response]:
-        async with client_of(app_of(kitchen, 2, 1)) as client:
+        async with client_of(app_of(responses, 2, 1)) as client:
             waiting = [asyncio.create_task(client.get(f"/answer?of={n}")) for n in range(3)]
-            await begun(kitchen.begun)
+            await begun(responses.begun)
             await asyncio.sleep(0)
             turned_away = await client.get("/answer?of=other")
             shares = asyncio.create_task(client.get("/answer?of=0"))
             await asyncio.sleep(0)
-            kitchen.release.set()
+            responses.release.set()
             return turned_away, await asyncio.gather(*waiting, shares), await client.get("/answer?of=other")
 
     turned_away, answers, later = asyncio.run(ask())
@@ -140,40 +140,40 @@ def test_too_many_are_turned_away_with_a_time() -> None:
     assert turned_away.headers["retry-after"] == "5"
     assert turned_away.json()["error"] == "3 answers are being made or waited for: ask again in 5 s"
     assert [each.status_code for each in (*answers, later)] == [200] * 5
-    assert kitchen.most_at_once == 2
+    assert responses.most_at_once == 2
 
 
 def test_a_refusal_goes_to_all_who_asked() -> None:
     """An error is returned to each request, and is not cached."""
-    kitchen = Kitchen()
+    responses = BlockingResponses()
 
     async def ask() -> list[httpx.Response]:
-        async with client_of(app_of(kitchen, 1, 1)) as client:
+        async with client_of(app_of(responses, 1, 1)) as client:
             both = [asyncio.create_task(client.get("/answer?wrong")) for _ in range(2)]
-            await begun(kitchen.begun)
-            kitchen.release.set()
+            await begun(responses.begun)
+            responses.release.set()
             return [*await asyncio.gather(*both), await client.get("/answer?right")]
 
     assert [each.status_code for each in asyncio.run(ask())] == [400, 400, 200]
 
 
 @contextmanager
-def slow_answers(monkeypatch: pytest.MonkeyPatch, *steps: str) -> Iterator[Kitchen]:
+def slow_answers(monkeypatch: pytest.MonkeyPatch, *steps: str) -> Iterator[BlockingResponses]:
     """Responses with steps, given by their functions, that begin when they are released."""
-    kitchen = Kitchen()
+    responses = BlockingResponses()
 
     def wait(step: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        kitchen.made["begun"] += 1
-        kitchen.begun.set()
-        assert kitchen.release.wait(DEADLINE_SECONDS)
+        responses.made["begun"] += 1
+        responses.begun.set()
+        assert responses.release.wait(DEADLINE_SECONDS)
         return step(*given, **named)
 
     for name in steps:
         monkeypatch.setattr(routes, name, partial(wait, getattr(routes, name)))
     try:
-        yield kitchen
+        yield responses
     finally:
-        kitchen.release.set()
+        responses.release.set()
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_health_and_scrapes_go_on_beside_any_number_of_answers(path: str, monkey
     async def ask() -> tuple[list[httpx.Response], list[httpx.Response], int]:
         async with client_of(app) as client:
             costly = [asyncio.create_task(client.get(path.format(n))) for n in range(1, 61)]
-            await begun(kitchen.begun)
+            await begun(responses.begun)
             beside = [await client.get(other) for other in others]
-            at_once = kitchen.made["begun"]
-            kitchen.release.set()
+            at_once = responses.made["begun"]
+            responses.release.set()
             return beside, await asyncio.gather(*costly), at_once
 
-    with slow_answers(monkeypatch, "json_response", "raw_json") as kitchen:
+    with slow_answers(monkeypatch, "json_response", "raw_json") as responses:
         beside, costly, at_once = asyncio.run(ask())
     assert [(each.status_code, str(each.url)) for each in beside if each.status_code != 200] == []
     assert at_once <= 2
@@ -230,12 +230,12 @@ def test_reports_do_not_keep_the_overview_waiting(monkeypatch: pytest.MonkeyPatc
     async def ask() -> list[httpx.Response]:
         async with client_of(app) as client:
             reports = [asyncio.create_task(client.get(f"/api/v1/report?since_ms={n}")) for n in range(1, 21)]
-            await begun(kitchen.begun)
+            await begun(responses.begun)
             answers = [await client.get(path) for path in ("/api/v1/overview", "/api/v1/groups/payments")]
-            kitchen.release.set()
+            responses.release.set()
             await asyncio.gather(*reports)
             return answers
 
-    with slow_answers(monkeypatch, "make_report") as kitchen:
+    with slow_answers(monkeypatch, "make_report") as responses:
         answers = asyncio.run(ask())
     assert [each.status_code for each in answers] == [200, 200]
