@@ -23,16 +23,16 @@ class CommitGap:
 class RebalanceImpact:
     """The cost of one rebalance: topic `…impact`, key `cluster/group/rebalance_id`, rewritten as more is known.
 
-    `silences` are the gaps in commits that overlap it, published when they end, seconds later. `lost_partition_ms` is
-    the sum of their durations after its start: an upper bound of the time without progress, too high by up to one
-    commit interval per partition. `lag_before` is the group's lag in records when last probed before it, `lag_peak` the
-    maximum since, and `lag_recovered_at_ms` when lag was back to `lag_before`: null if the next rebalance came first,
-    or if it took more than 15 minutes. All three are null without probes of end offsets. `expired` and `poll_timeout`
-    are the ids of members that left because their session, or their poll interval, expired; null while the rebalance
-    has not been judged. `prepared_at_ms` is when the coordinator began to prepare it, according to its broker's log,
-    `trigger` why, `trigger_member` the member that the line names and `trigger_reason` the reason given by that client;
-    null without that log, and for groups whose coordinator assigns. `is_truncated`: gaps or members were left out so
-    that the row fits; `lost_partition_ms` includes them.
+    `silences` are the gaps in commits that overlap it (not silences of alerts), published when they end, seconds later.
+    `lost_partition_ms` is the sum of their durations after its start: an upper bound of the time without progress, too
+    high by up to one commit interval per partition. `lag_before` is the group's lag in records when last probed before
+    it, `lag_peak` the maximum since, and `lag_recovered_at_ms` when lag was back to `lag_before`: null if the next
+    rebalance came first, or if it took more than 15 minutes. All three are null without probes of end offsets.
+    `expired` and `poll_timeout` are the ids of members that left because their session, or their poll interval,
+    expired; null while the rebalance has not been judged. `prepared_at_ms` is when the coordinator began to prepare it,
+    according to its broker's log, `trigger` why, `trigger_member` the member that the line names and `trigger_reason`
+    the reason given by that client; null without that log, and for groups whose coordinator assigns. `is_truncated`:
+    gaps or members were left out so that the row fits; `lost_partition_ms` includes them.
     """
 
     cluster: str
