@@ -121,7 +121,8 @@ class OverviewRow:
     values that any member reported in five minutes. `findings` are the firing ones, gravest first. `silence` is null
     without an active silence or announced deploy. `counted_from` is `probes` if the log is not read: then all counts
     are lower bounds. `protocol_type` is consumer, connect or another name chosen by the clients; null in groups without
-    one. `first_seen_ms` is the time since which `rebalances_total` counts; null if it is not known.
+    one. `first_seen_ms` is the time since which `rebalances_total` counts; null if it is not known. `last_rebalance_id`
+    is the id of the latest rebalance, as `explain --rebalance` and the API's paths take it; null before the first one.
     """
 
     cluster: str
@@ -151,6 +152,7 @@ class OverviewRow:
     protocol_type: str | None = None
     counted_from: AnyCountedFrom = CountedFrom.LOG
     first_seen_ms: int | None = None
+    last_rebalance_id: str | None = None
 
     @property
     def is_at_least(self) -> bool:
