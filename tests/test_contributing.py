@@ -30,12 +30,8 @@ EXAMPLES = {
     "influx": {
         "streaming/rebalance_streaming/wire/metrics/influx.py",
         "streaming/rebalance_streaming/wire/metrics/formats.py",
-        "tests/wire/metrics/payloads.py",
         "tests/wire/metrics/test_formats.py",
         "tests/wire/metrics/test_influx.py",
-        # Made-up values of every format, and the users' documentation of each.
-        "tests/fuzz/reports.py",
-        "tests/exporters/reporters/test_documentation.py",
     },
 }
 

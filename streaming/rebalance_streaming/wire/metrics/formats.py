@@ -23,23 +23,25 @@ MAX_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _JsonFormat:
+class _Format:
     name: str
-    recognises: Callable[[object], bool]
+    recognises: Callable[[Any], bool]
     decode: Callable[[Any, int], tuple[Report, ...]]
 
 
 # In this order: the first is self-describing, the last would accept nearly any object with a name and a value.
 _JSON_FORMATS = (
-    _JsonFormat(native.FORMAT, native.recognises, native.decode),
-    _JsonFormat(otlp.JSON_FORMAT, otlp.recognises, otlp.decode),
-    _JsonFormat(librdkafka.FORMAT, librdkafka.recognises, librdkafka.decode),
-    _JsonFormat(telegraf.FORMAT, telegraf.recognises, telegraf.decode),
-    _JsonFormat(prometheus.FORMAT, prometheus.recognises, prometheus.decode),
+    _Format(native.FORMAT, native.recognises, native.decode),
+    _Format(otlp.JSON_FORMAT, otlp.recognises, otlp.decode),
+    _Format(librdkafka.FORMAT, librdkafka.recognises, librdkafka.decode),
+    _Format(telegraf.FORMAT, telegraf.recognises, telegraf.decode),
+    _Format(prometheus.FORMAT, prometheus.recognises, prometheus.decode),
 )
+# Of values that are neither JSON nor protobuf.
+_TEXT_FORMATS = (_Format(influx.FORMAT, influx.recognises, influx.decode),)
 
 #: Values of `pinned`.
-FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT, influx.FORMAT)
+FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT, *(each.name for each in _TEXT_FORMATS))
 
 _SPACE = b" \t\r\n"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -79,19 +81,12 @@ def _decode_value(value: bytes | None, observed_ms: int, pinned: str | None) -> 
     is_json = value.removeprefix(_UTF8_MARK).lstrip(_SPACE)[:1] in (b"{", b"[")
     if pinned == otlp.PROTOBUF_FORMAT or (pinned is None and not is_json and value[:1] == _OTLP_START):
         return otlp.decode_protobuf(value, observed_ms)
-    if not is_json and pinned in (None, influx.FORMAT) and influx.recognises(value):
-        return influx.decode(value, observed_ms)
-    if not is_json:
-        raise _explain_bytes(value)
-    document = read_json(value)
-    chosen = next((each for each in _JSON_FORMATS if _fits(each, document, pinned)), None)
+    read: Any = read_json(value) if is_json else value
+    formats = _JSON_FORMATS if is_json else _TEXT_FORMATS
+    chosen = next((each for each in formats if pinned in (None, each.name) and each.recognises(read)), None)
     if chosen is None:
-        raise _explain_document(document, pinned)
-    return chosen.decode(document, observed_ms)
-
-
-def _fits(json_format: _JsonFormat, document: object, pinned: str | None) -> bool:
-    return pinned in (None, json_format.name) and json_format.recognises(document)
+        raise _explain_document(read, pinned) if is_json else _explain_bytes(value)
+    return chosen.decode(read, observed_ms)
 
 
 def _explain_bytes(value: bytes) -> UndecodableError:

@@ -34,9 +34,9 @@ def recognises(document: object) -> bool:
     return _is_sample(document) or (isinstance(document, list) and bool(document) and _is_sample(document[0]))
 
 
-def decode(document: Any, observed_ms: int) -> tuple[Report, ...]:
+def decode(document: Any, observed_ms: int, written_as: str = FORMAT) -> tuple[Report, ...]:
     """Read a sample, or a list of them."""
-    gathered = Gatherer(FORMAT, observed_ms)
+    gathered = Gatherer(written_as, observed_ms)
     for sample in document if isinstance(document, list) else [document]:
         if not _is_sample(sample):
             raise UndecodableError(Reason.MALFORMED, "Every sample of Prometheus needs name, labels and value.")
