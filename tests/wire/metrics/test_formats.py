@@ -34,6 +34,7 @@ EXPECTED = {
     "telegraf.json": "telegraf_json",
     "telegraf.influx": "influx",
     "prometheus.json": "prometheus_json",
+    "prometheus.txt": "prometheus_text",
 }
 
 

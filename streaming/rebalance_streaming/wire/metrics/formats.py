@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from rebalance_streaming.wire.metrics import influx, librdkafka, native, otlp, prometheus, telegraf
+from rebalance_streaming.wire.metrics import exposition, influx, librdkafka, native, otlp, prometheus, telegraf
 from rebalance_streaming.wire.metrics.documents import read_json
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.identity import complete, read_headers, read_identity
@@ -38,7 +38,10 @@ _JSON_FORMATS = (
     _Format(prometheus.FORMAT, prometheus.recognises, prometheus.decode),
 )
 # Of values that are neither JSON nor protobuf.
-_TEXT_FORMATS = (_Format(influx.FORMAT, influx.recognises, influx.decode),)
+_TEXT_FORMATS = (
+    _Format(exposition.FORMAT, exposition.recognises, exposition.decode),
+    _Format(influx.FORMAT, influx.recognises, influx.decode),
+)
 
 #: Values of `pinned`.
 FORMATS = (*(each.name for each in _JSON_FORMATS), otlp.PROTOBUF_FORMAT, *(each.name for each in _TEXT_FORMATS))
@@ -94,7 +97,9 @@ def _explain_bytes(value: bytes) -> UndecodableError:
         return UndecodableError(
             Reason.CONFLUENT, "The value looks like Confluent's own metrics of brokers, which have none of consumers."
         )
-    return UndecodableError(Reason.UNKNOWN_FORMAT, "The value is neither JSON, OTLP protobuf nor line protocol.")
+    return UndecodableError(
+        Reason.UNKNOWN_FORMAT, "The value is neither JSON, OTLP protobuf, Prometheus' text nor line protocol."
+    )
 
 
 def _explain_document(document: object, pinned: str | None) -> UndecodableError:
