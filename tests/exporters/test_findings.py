@@ -350,6 +350,14 @@ def test_timing_is_in_seconds_and_shares_and_the_unknown_is_absent():
     assert samples(view, "member_poll_age_seconds", collect_members=True) == {("payments", "c", "/10.0.0.1"): 60.0}
 
 
+def test_the_response_time_of_heartbeats_is_in_seconds():
+    """It is absent for members whose clients do not report it."""
+    name, answered = "member_heartbeat_response_max_seconds", replace(TIMING.members[0], heartbeat_response_ms=1_250.0)
+    for members, expected in (TIMING.members, {}), ((answered,), {("payments", "c", "/10.0.0.1"): 1.25}):
+        view = make_view(group_row(), timing_row(members=members))
+        assert samples(view, name, collect_members=True) == expected
+
+
 # --- The API ---
 
 

@@ -85,6 +85,15 @@ MEMBER_METRICS: tuple[Metric[GroupTiming], ...] = (
         _per_member(lambda member: member.heartbeat_headroom),
     ),
     Metric(
+        "member_heartbeat_response_max_seconds",
+        "gauge",
+        "Longest response time of the member's heartbeats that its client last reported, of about a minute. Long in "
+        "all groups of one coordinator: that broker is busy; in one member alone: its network.",
+        _MEMBER,
+        _per_member(lambda member: in_seconds(member.heartbeat_response_ms)),
+        unused="To tell a slow coordinator from a slow client while heartbeats are late.",
+    ),
+    Metric(
         "member_poll_age_seconds",
         "gauge",
         "Time since the member's last poll when it last reported.",
