@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +35,13 @@ EXAMPLES = {
         "tests/wire/metrics/test_influx.py",
     },
 }
+#: Beginning of the subject of a commit to read -> the number of places that it changes.
+COMMITS = {
+    "detect: who left in order while as many others came": 3,
+    "metrics: the response time of a member": 2,
+    "wire: pages in Prometheus": 3,
+    "api: the overview names the latest rebalance": 1,
+}
 
 
 @cache
@@ -60,3 +68,21 @@ def test_an_example_stands_where_it_is_said_to(name: str) -> None:
 def test_every_example_of_the_text_is_held() -> None:
     """Except for a field of the overview, whose name other rows have too."""
     assert {*re.findall(r"`git grep -lw? (\w+)", TEXT)} == {*EXAMPLES, "protocol_type"}
+
+
+def test_every_commit_of_the_text_is_held() -> None:
+    """The names are subjects, because a rebase changes the ids."""
+    assert {*re.findall(r"`git show ':/\^([^']+)'`", TEXT)} == {*COMMITS}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("subject", "places"), COMMITS.items())
+def test_a_commit_changes_as_many_places_as_the_text_says(subject: str, places: int) -> None:
+    """A golden value with its entry and its tests is one place; the changelog and the documentation are none."""
+    git = ["git", "-C", str(ROOT), "show", "--format=", "--name-only", f":/^{subject}"]
+    shown = subprocess.run(git, capture_output=True, text=True, check=False)
+    if shown.returncode:
+        pytest.skip("the history is not here: an archive, or a shallow clone")
+    changed = [Path(name) for name in shown.stdout.split() if Path(name).suffix in WRITTEN]
+    tests = [path for path in changed if path.parts[0] == "tests"]
+    assert len(changed) - len(tests) + bool(tests) == places
