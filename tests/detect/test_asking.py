@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from accuracy.recordings import recordings
-from detect.tapes import Tape, taped
+from detect.recorded_inputs import RecordedInputs, recorded_inputs
 from detect.turnover import hear
 from histories import HOUR, MINUTE, SECOND, T0, Event, commits, member, probe, rebalance, report, snapshot
 from rebalance_contract import Member
@@ -37,12 +37,12 @@ def standing(detector: Detector) -> set[tuple[str, ...]]:
     return {(each.group, each.rule, each.severity, each.variant or "") for each in firing}
 
 
-def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
+def differences(inputs: RecordedInputs) -> list[tuple[int, tuple[str, ...]]]:
     """Return for how long (ms) each finding was open in only one of the two detectors."""
     eager, restless = Detector("default"), EvaluatesEverything("default")
     since: dict[tuple[str, ...], int] = {}
     found, at_ms = [], 0
-    for at_ms, event in tape:
+    for at_ms, event in inputs:
         for each in (eager, restless):
             each.now_ms = each.now_ms or at_ms
             if event is None:
@@ -61,7 +61,7 @@ def differences(tape: Tape) -> list[tuple[int, tuple[str, ...]]]:
 @pytest.mark.parametrize("name", [each.name for each in recordings()])
 def test_recordings_are_judged_as_if_all_rules_were_asked_each_second(name: str):
     """The findings are the same at all times, except for the half minute for which bulky rows are collected."""
-    assert max((late for late, _ in differences(taped(name))), default=0) <= _LATE_MS
+    assert max((late for late, _ in differences(recorded_inputs(name))), default=0) <= _LATE_MS
 
 
 def life(seed: int) -> Iterator[tuple[int, Event]]:
@@ -123,9 +123,11 @@ def _values(dice: random.Random) -> dict[str, float | None]:
     }
 
 
-def ticking(events: list[tuple[int, Event]]) -> Tape:
+def ticking(events: list[tuple[int, Event]]) -> RecordedInputs:
     """Add ticks of the clock to events, in order of time, until a while after the last of them."""
-    ticks: Tape = [(at_ms, None) for at_ms in range(T0, max(at for at, _ in events) + 15 * MINUTE, 10 * SECOND)]
+    ticks: RecordedInputs = [
+        (at_ms, None) for at_ms in range(T0, max(at for at, _ in events) + 15 * MINUTE, 10 * SECOND)
+    ]
     return sorted([*events, *ticks], key=lambda each: each[0])
 
 

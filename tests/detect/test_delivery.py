@@ -14,7 +14,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from accuracy.recordings import recordings
-from detect.tapes import Tape, taped
+from detect.recorded_inputs import RecordedInputs, recorded_inputs
 from detect.turnover import hear
 from histories import HOUR, SECOND, Event
 from rebalance_contract import ClientActivity, Finding, decode, encode
@@ -40,7 +40,7 @@ TAPED = (
 def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
     """Not only at the end: at no time does a rebalance have two causes."""
     detector = Detector("default")
-    for at_ms, event in taped(name):
+    for at_ms, event in recorded_inputs(name):
         if event is not None:
             detector.now_ms = detector.now_ms or at_ms
             hear(detector, event)
@@ -50,10 +50,10 @@ def test_live_every_rebalance_has_one_primary_at_any_time(name: str):
         assert max(Counter(each for of in firing for each in of.rebalance_ids).values(), default=1) == 1
 
 
-def judged(tape: Tape) -> list[Finding]:
+def judged(inputs: RecordedInputs) -> list[Finding]:
     """Return the findings of a detector for these rows."""
     detector = Detector("default")
-    for at_ms, event in tape:
+    for at_ms, event in inputs:
         detector.now_ms = detector.now_ms or at_ms
         if event is None:
             detector.advance(at_ms)
@@ -65,16 +65,16 @@ def judged(tape: Tape) -> list[Finding]:
 
 @cache
 def found(name: str) -> list[Finding]:
-    return judged(taped(name))
+    return judged(recorded_inputs(name))
 
 
 def each_second(
-    tape: Tape, change: Callable[[list[tuple[int, Event | None]]], Iterable[tuple[int, Event | None]]]
-) -> Tape:
+    inputs: RecordedInputs, change: Callable[[list[tuple[int, Event | None]]], Iterable[tuple[int, Event | None]]]
+) -> RecordedInputs:
     """Change the order or the number of the events between two ticks of the clock."""
-    changed: Tape = []
-    second: Tape = []
-    for row in tape:
+    changed: RecordedInputs = []
+    second: RecordedInputs = []
+    for row in inputs:
         if row[1] is None:
             changed += [*change(second), row]
             second = []
@@ -83,9 +83,9 @@ def each_second(
     return [*changed, *change(second)]
 
 
-def mixed(rows: Tape, chance: random.Random) -> Tape:
+def mixed(rows: RecordedInputs, chance: random.Random) -> RecordedInputs:
     """Reorder rows across topics; rows of one key stay in order, as in Kafka."""
-    lanes: dict[tuple[Any, ...], Tape] = {}
+    lanes: dict[tuple[Any, ...], RecordedInputs] = {}
     for row in rows:
         lanes.setdefault(_lane(row[1]), []).append(row)
     turns = [_lane(row[1]) for row in rows]
@@ -104,28 +104,28 @@ def _lane(event: Event | None) -> tuple[Any, ...]:
 @limits(max_examples=25)
 def test_the_order_of_arrival_within_a_second_does_not_matter(name: str, chance: random.Random):
     """Topics are read in parallel: the order of rows within a second does not change the findings."""
-    assert judged(each_second(taped(name), lambda rows: mixed(rows, chance))) == found(name)
+    assert judged(each_second(recorded_inputs(name), lambda rows: mixed(rows, chance))) == found(name)
 
 
 @pytest.mark.parametrize("name", TAPED)
 def test_rows_that_come_twice_change_nothing(name: str):
     """Delivery is at least once: each row twice, or each second twice."""
-    tape = taped(name)
-    assert judged(each_second(tape, lambda rows: [row for row in rows for _ in range(2)])) == found(name)
-    assert judged(each_second(tape, lambda rows: [*rows, *rows])) == found(name)
+    inputs = recorded_inputs(name)
+    assert judged(each_second(inputs, lambda rows: [row for row in rows for _ in range(2)])) == found(name)
+    assert judged(each_second(inputs, lambda rows: [*rows, *rows])) == found(name)
 
 
 @pytest.mark.parametrize("name", TAPED)
 def test_a_whole_story_that_comes_again_changes_nothing(name: str):
     """Even rows that are out of date: each is recognised by its position or its time."""
-    tape = taped(name)
-    assert judged([*tape, *(row for row in tape if row[1] is not None)]) == found(name)
+    inputs = recorded_inputs(name)
+    assert judged([*inputs, *(row for row in inputs if row[1] is not None)]) == found(name)
 
 
 @pytest.mark.parametrize("name", TAPED)
 def test_findings_are_the_same_after_the_contract(name: str):
     """Rows that the stream publishes and reads back give the same findings as those in a replay's memory."""
-    read_back: Tape = [(at_ms, through_json(event)) for at_ms, event in taped(name)]
+    read_back: RecordedInputs = [(at_ms, through_json(event)) for at_ms, event in recorded_inputs(name)]
     assert judged(read_back) == found(name)
     for each in found(name):
         assert decode(encode(each), Finding) == each
@@ -138,10 +138,10 @@ def through_json(event: Event | None) -> Event | None:
 @pytest.mark.parametrize("name", TAPED)
 def test_a_longer_life_changes_nothing_but_the_end(name: str):
     """An hour without events resolves findings about rebalances and adds no cause."""
-    tape = taped(name)
-    last_ms = max(at_ms for at_ms, _ in tape)
-    quiet: Tape = [(last_ms + at, None) for at in range(10 * SECOND, HOUR, 10 * SECOND)]
-    later = {(each.rule, each.finding_id): each for each in judged([*tape, *quiet]) if each.primary}
+    inputs = recorded_inputs(name)
+    last_ms = max(at_ms for at_ms, _ in inputs)
+    quiet: RecordedInputs = [(last_ms + at, None) for at in range(10 * SECOND, HOUR, 10 * SECOND)]
+    later = {(each.rule, each.finding_id): each for each in judged([*inputs, *quiet]) if each.primary}
     about_rebalances = {key: each for key, each in later.items() if each.rebalance_ids}
     assert {each.state for each in about_rebalances.values()} <= {"resolved"}
     assert (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from detect.spells import START_MS, A, Story, judged, lives
+from detect.member_stays import START_MS, A, Story, judged, lives
 from detect.standing_histories import departed
 from histories import (
     MINUTE,

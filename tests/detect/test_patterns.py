@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from detect.spells import START_MS, A, Story, judged, lives, who
+from detect.member_stays import START_MS, A, Story, judged, lives, who
 from detect.standing_histories import departed
 from detect.views import view_of
 from histories import (
@@ -159,8 +159,8 @@ def test_a_process_that_dies_before_its_first_report_is_recognised_by_the_next()
 
 
 def jobs(count: int, *, length_s: int = 20, every_s: int = 300, likely: str = CLEAN) -> Story:
-    spells = [(number * every_s, number * every_s + length_s) for number in range(count)]
-    return lives(*spells, likely=likely, rule="scale_in", others=True)
+    stays = [(number * every_s, number * every_s + length_s) for number in range(count)]
+    return lives(*stays, likely=likely, rule="scale_in", others=True)
 
 
 def test_a_consumer_per_job_shakes_the_group():

@@ -37,7 +37,7 @@ from rebalance_streaming.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 #: (when it was written, row), in the order of these times.
-Tape = list[tuple[int, Input]]
+RecordedInputs = list[tuple[int, Input]]
 #: The latest rows by topic and key.
 Topics = dict[tuple[str, str], Output]
 
@@ -51,10 +51,10 @@ class _RecordedRows(Engine):
 
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config)
-        self.tape: Tape = []
+        self.inputs: RecordedInputs = []
 
     def apply(self, row: Input, at_ms: int) -> None:
-        self.tape.append((at_ms, row))
+        self.inputs.append((at_ms, row))
 
 
 def config(judge_from_ms: int = 0) -> EngineConfig:
@@ -64,7 +64,7 @@ def config(judge_from_ms: int = 0) -> EngineConfig:
 
 
 @cache
-def taped(name: str) -> Tape:
+def recorded_inputs(name: str) -> RecordedInputs:
     """Return the rows that a recording with its brokers' log lines gives an engine."""
     engine = _RecordedRows(config())
     folder = next(each for each in (FOLDER, FAMILIES) if (each / f"{name}.truth.json").exists())
@@ -73,13 +73,13 @@ def taped(name: str) -> Tape:
     replay.take_logs(recording.broker_rows())
     for _ in (*replay.feed(read_lines([recording.lines(())])), *replay.finish()):
         pass
-    return engine.tape
+    return engine.inputs
 
 
-def gone_on(tape: Tape, minutes: int) -> Tape:
-    """Return a tape extended by some minutes in which groups commit every five seconds as they did last."""
-    last = {row.group: row for _, row in tape if isinstance(row, CommitActivity)}
-    longer, end_ms = list(tape), tape[-1][0]
+def gone_on(inputs: RecordedInputs, minutes: int) -> RecordedInputs:
+    """Return inputs extended by some minutes in which groups commit every five seconds as they did last."""
+    last = {row.group: row for _, row in inputs if isinstance(row, CommitActivity)}
+    longer, end_ms = list(inputs), inputs[-1][0]
     for number in range(1, minutes * 12 + 1):
         at_ms = end_ms + number * 5 * SECOND
         longer += [(at_ms, _moved(row, at_ms - row.last_commit_ms, number)) for row in last.values()]
@@ -121,9 +121,9 @@ class Run:
         while self.now_ms + SECOND <= now_ms:
             self.advance(self.now_ms + SECOND)
 
-    def take(self, tape: Tape) -> None:
+    def take(self, inputs: RecordedInputs) -> None:
         """Take rows at their times."""
-        for at_ms, row in tape:
+        for at_ms, row in inputs:
             self.advance_to(at_ms)
             self.engine.apply(row, at_ms)
 
@@ -147,51 +147,53 @@ def put(topics: Topics, rows: Iterable[Output]) -> None:
             topics[topic, key] = row
 
 
-def end_of(tape: Tape) -> int:
+def end_of(inputs: RecordedInputs) -> int:
     """Return when no more changes are expected."""
-    return tape[-1][0] + QUIET_MS
+    return inputs[-1][0] + QUIET_MS
 
 
 @cache
 def undisturbed(name: str) -> Run:
     """Return a run that takes a recording row by row."""
-    return lived_once(taped(name))
+    return lived_once(recorded_inputs(name))
 
 
-def lived_once(tape: Tape) -> Run:
-    """Return a run that takes a tape row by row."""
+def lived_once(inputs: RecordedInputs) -> Run:
+    """Return a run that takes inputs row by row."""
     run = Run(Engine(config()))
-    run.take(tape)
-    run.end(end_of(tape))
+    run.take(inputs)
+    run.end(end_of(inputs))
     return run
 
 
-def split(tape: Tape, after: Collection[int]) -> Run:
+def split(inputs: RecordedInputs, after: Collection[int]) -> Run:
     """Return a run that takes rows in batches that end after these places, and evaluates once after each."""
     run = Run(Engine(config()))
-    run.advance(tape[0][0])
-    for place, (at_ms, row) in enumerate(tape):
+    run.advance(inputs[0][0])
+    for place, (at_ms, row) in enumerate(inputs):
         run.engine.apply(row, at_ms)
         if place in after:
             run.advance(max(at_ms, run.now_ms))
-    run.end(end_of(tape))
+    run.end(end_of(inputs))
     return run
 
 
-def interrupted(tape: Tape, at: int, missed: int = 0, look_back_ms: int = 15 * MINUTE) -> tuple[Topics, Run]:
+def interrupted(
+    inputs: RecordedInputs, at: int, missed: int = 0, look_back_ms: int = 15 * MINUTE
+) -> tuple[Topics, Run]:
     """Return what was published before row `at`, and the run that started `missed` rows later."""
     first = Run(Engine(config()))
-    first.take(tape[:at])
-    again = min(len(tape), at + missed)
-    start_ms = tape[again - 1][0]
+    first.take(inputs[:at])
+    again = min(len(inputs), at + missed)
+    start_ms = inputs[again - 1][0]
     run = Run(Engine(config(start_ms - look_back_ms)), dict(first.topics))
     for row in filter(None, map(_restored, first.topics.values())):
         run.engine.restore(row)
-    for at_ms, each in _looked_back(tape[:again], start_ms - look_back_ms):
+    for at_ms, each in _looked_back(inputs[:again], start_ms - look_back_ms):
         run.engine.apply(each, at_ms)
     run.advance(max(start_ms, first.now_ms))
-    run.take(tape[again:])
-    run.end(end_of(tape))
+    run.take(inputs[again:])
+    run.end(end_of(inputs))
     return first.topics, run
 
 
@@ -205,10 +207,10 @@ def _restored(row: Output) -> Any:
     return msgspec.json.decode(value, type=type(row))
 
 
-def _looked_back(tape: Tape, since_ms: int) -> Iterator[tuple[int, Input]]:
+def _looked_back(inputs: RecordedInputs, since_ms: int) -> Iterator[tuple[int, Input]]:
     """Yield the rows that are read again at a start: of a compacted topic the latest ones."""
-    newest = {row.group: place for place, (_, row) in enumerate(tape) if isinstance(row, GroupSnapshot)}
-    for place, (at_ms, row) in enumerate(tape):
+    newest = {row.group: place for place, (_, row) in enumerate(inputs) if isinstance(row, GroupSnapshot)}
+    for place, (at_ms, row) in enumerate(inputs):
         if isinstance(row, GroupSnapshot):
             is_read = newest[row.group] == place
         elif isinstance(row, Rebalance):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from engine.driving import differences, gone_on, interrupted, lived_once, split, taped, undisturbed
+from engine.driving import differences, gone_on, interrupted, lived_once, recorded_inputs, split, undisturbed
 from rebalance_contract import Finding, FindingState
 
 pytestmark = pytest.mark.recordings
@@ -40,9 +40,9 @@ CHOSEN = (
 @limits(max_examples=40)
 def test_batches_may_end_anywhere(name: str, share: float, chance: random.Random):
     """Whether the engine looks after each row, after every fiftieth, or each second: the last rows are the same."""
-    tape = taped(name)
-    after = {place for place in range(len(tape)) if chance.random() < share}
-    assert differences(undisturbed(name), split(tape, after)) == {}
+    inputs = recorded_inputs(name)
+    after = {place for place in range(len(inputs)) if chance.random() < share}
+    assert differences(undisturbed(name), split(inputs, after)) == {}
 
 
 @given(name=st.sampled_from(CHOSEN), missed=st.sampled_from((0, 0, 1, 5)), chance=st.randoms())
@@ -56,8 +56,8 @@ def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: r
     counted from commits that are kept for a minute; and in the windows, the largest lag and its slope if a partition
     was first committed to in the look-back: the row of lag does not contain this time.
     """
-    tape = taped(name)
-    before, run = interrupted(tape, chance.randrange(1, len(tape)), missed)
+    inputs = recorded_inputs(name)
+    before, run = interrupted(inputs, chance.randrange(1, len(inputs)), missed)
     assert differences(undisturbed(name), run) == {}
     for key, row in before.items():
         if isinstance(row, Finding) and row.state == FindingState.FIRING:
@@ -69,7 +69,7 @@ def test_a_start_in_the_middle_changes_nothing(name: str, missed: int, chance: r
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_start_minutes_after_an_incident_takes_nothing_back(name: str):
     """The earlier commits are no longer in memory: open findings keep their causes, but not all of their evidence."""
-    tape = gone_on(taped(name), 5)
-    _, run = interrupted(tape, len(tape) - 4)
-    unlike = differences(lived_once(tape), run)
+    inputs = gone_on(recorded_inputs(name), 5)
+    _, run = interrupted(inputs, len(inputs) - 4)
+    unlike = differences(lived_once(inputs), run)
     assert {key: fields for key, fields in unlike.items() if not set(fields) <= {"rests_on", "evidence"}} == {}

@@ -24,7 +24,7 @@ from rebalance_streaming.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 #: The detector's inputs and their times; null is a tick of the clock alone.
-Tape = list[tuple[int, Event | None]]
+RecordedInputs = list[tuple[int, Event | None]]
 
 
 class _Recorder(Detector):
@@ -32,37 +32,37 @@ class _Recorder(Detector):
 
     def __init__(self) -> None:
         super().__init__("default")
-        self.tape: Tape = []
+        self.inputs: RecordedInputs = []
 
     def take_group(self, snapshot: GroupSnapshot) -> None:
-        self.tape.append((self.now_ms, snapshot))
+        self.inputs.append((self.now_ms, snapshot))
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
-        self.tape.append((self.now_ms, rebalance))
+        self.inputs.append((self.now_ms, rebalance))
 
     def take_commits(self, row: CommitActivity) -> None:
-        self.tape.append((self.now_ms, row))
+        self.inputs.append((self.now_ms, row))
 
     def take_offsets(self, row: OffsetActivity) -> None:
-        self.tape.append((self.now_ms, row))
+        self.inputs.append((self.now_ms, row))
 
     def take_impact(self, impact: RebalanceImpact) -> None:
-        self.tape.append((self.now_ms, impact))
+        self.inputs.append((self.now_ms, impact))
 
     def take_probe(self, probe: Probe) -> None:
-        self.tape.append((self.now_ms, probe))
+        self.inputs.append((self.now_ms, probe))
 
     def take_clients(self, row: ClientActivity) -> None:
-        self.tape.append((self.now_ms, row))
+        self.inputs.append((self.now_ms, row))
 
     def advance(self, now_ms: int, most: int | None = None) -> Judgement:
         self.now_ms = now_ms
-        self.tape.append((now_ms, None))
+        self.inputs.append((now_ms, None))
         return Judgement()
 
 
 @cache
-def taped(name: str) -> Tape:
+def recorded_inputs(name: str) -> RecordedInputs:
     """Return the rows that a recording gives a detector, second by second."""
     recorder = _Recorder()
     config = EngineConfig(cluster="default", source_topic=OFFSETS_TOPIC, detect=DetectConfig())
@@ -70,4 +70,4 @@ def taped(name: str) -> Tape:
     (recording,) = [each for each in recordings() if each.name == name]
     list(replay.feed(read_lines([recording.lines(())])))
     list(replay.finish())
-    return recorder.tape
+    return recorder.inputs

@@ -1,4 +1,4 @@
-"""Clients that come and go, given as the spells in which each was a member, and patterns evaluated on them."""
+"""Clients that come and go, given as the stays in which each was a member, and patterns evaluated on them."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def judged(rule: Any, story: Story, now_ms: int, **changes: Any) -> list[Verdict
 
 
 def lives(
-    *spells: tuple[float, float],
+    *stays: tuple[float, float],
     likely: str = SESSION_EXPIRED,
     rule: str = "member_crash",
     name: str = "b",
     others: bool = False,
     **changes: Any,
 ) -> Story:
-    """Return the spells of a client: (joined at, gone at) in seconds; it returns with the next spell.
+    """Return the story of a client from its stays: (joined at, gone at) in seconds; it returns with the next stay.
 
-    `others`: each spell is that of another client.
+    `others`: each stay is that of another client.
     """
     events: list[Event] = []
     past: list[ExplainedDeparture] = []
     members = [
         member(f"{name}{number if others else ''}-{number}", [2], **changes.get("member", {}))
-        for number in range(1, len(spells) + 1)
+        for number in range(1, len(stays) + 1)
     ]
     fields = {key: value for key, value in changes.items() if key != "member"}
-    for number, (came_s, left_s) in enumerate(spells):
+    for number, (came_s, left_s) in enumerate(stays):
         came_ms, left_ms = (START_MS + round(at * SECOND) for at in (came_s, left_s))
         events += [joined(came_ms - 3_000, members[number], [A]), lost(left_ms, members[number], [A, members[number]])]
         back = {}
-        if number + 1 < len(spells) and not others:
-            back = {"back_as": members[number + 1], "back_ms": START_MS + round(spells[number + 1][0] * SECOND)}
+        if number + 1 < len(stays) and not others:
+            back = {"back_as": members[number + 1], "back_ms": START_MS + round(stays[number + 1][0] * SECOND)}
         past.append(departed(left_ms, members[number], likely, rule=rule, **{**fields, **back}))
     return events, past
