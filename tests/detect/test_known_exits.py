@@ -91,7 +91,7 @@ def test_a_process_that_ran_on_is_remembered_when_its_reports_are_forgotten():
     known = EpisodeContext(departures={each.member.member_id: each for each in first})
     known_later = history(*WORKS, *reports(), *later, gone, SOON)
     again = make_episode(known_later, gone, Thresholds(), now, known).departures
-    assert [each.went_on for each in (*first, *again)] == [True, True]
+    assert [each.kept_running for each in (*first, *again)] == [True, True]
 
 
 def test_a_report_before_it_surely_left_is_none_of_afterwards():
@@ -102,7 +102,7 @@ def test_a_report_before_it_surely_left_is_none_of_afterwards():
     other = report(LOST_MS + 5 * SECOND, AGAIN, **process | {"process_start_ms": LOST_MS + 3 * SECOND, "pid": 2})
     (departure,) = episode(gone, *WORKS, *mine, other, SOON).departures
     assert departure.loss_reports is not None
-    assert (departure.loss_reports.same_process, departure.went_on) == (True, False)
+    assert (departure.loss_reports.same_process, departure.kept_running) == (True, False)
 
 
 def test_a_return_of_a_process_that_ran_on_has_the_cause_of_its_leave():

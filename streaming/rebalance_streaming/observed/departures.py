@@ -93,14 +93,14 @@ class Departure:
         return None if self.back_ms is None else self.back_ms - self.to_ms
 
     @property
-    def lived(self) -> bool:
+    def process_survived(self) -> bool:
         """Whether its process is known to have gone on, from its reports before and after the loss, or from its id."""
         seen = self.loss_reports
         reported = self.liveness in (HEALTHY, ALIVE) or (seen is not None and seen.same_process and not seen.restarted)
         return reported or self.kept_id
 
     @property
-    def went_on(self) -> bool:
+    def kept_running(self) -> bool:
         """Whether its process is known to have gone on until it was back, from reports, its id, or its own reason."""
         said = self.logged is not None and self.logged.meaning in (UNSUBSCRIBED, BEHIND)
         return said or self.kept_id or self.ran_through

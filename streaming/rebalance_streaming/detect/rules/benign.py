@@ -233,7 +233,7 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
     """Return the new ids of the members that are back in a group that all had left in order, now or before."""
     first, *more = episode.rebalance.rounds or (None,)
     if more and first is not None and first.reason == RebalanceReason.GROUP_EMPTIED:
-        if any(each.likely != CLEAN or each.went_on for each in episode.departures):
+        if any(each.likely != CLEAN or each.kept_running for each in episode.departures):
             return frozenset()
         return frozenset(each.back_as.member_id for each in episode.departures if each.back_as is not None)
     if episode.rebalance.reason != RebalanceReason.FIRST_JOIN:
@@ -244,7 +244,7 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
 def _stopped(arrival: Arrival) -> Departure | None:
     """Return the departure in order from which a member comes back with another process; null if there is none."""
     past = arrival.returned_from
-    in_order = past is not None and past.departure.likely == CLEAN and not past.departure.went_on
+    in_order = past is not None and past.departure.likely == CLEAN and not past.departure.kept_running
     return past.departure if past is not None and in_order else None
 
 
@@ -341,7 +341,7 @@ def _surely_in_order(left: Sequence[Departure]) -> float:
 
 def restart(episode: Episode) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, possibly its only instance."""
-    gone = [each for each in episode.departures if each.likely == CLEAN and not each.went_on]
+    gone = [each for each in episode.departures if each.likely == CLEAN and not each.kept_running]
     left = [each for each in gone if each.back_as is not None]
     back = [(each.member, of) for each in episode.arrivals if (of := _stopped(each)) is not None]
     members = [*(each.member for each in left), *(member for member, _ in back)]
@@ -371,7 +371,7 @@ def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
     """
     since_ms = episode.rebalance.started_before_ms - episode.thresholds.deploy_per_member_ms
     recent = (each for each in episode.earlier if each.to_ms >= since_ms)
-    in_order = (each for each in (*recent, *episode.departures) if each.likely == CLEAN and not each.went_on)
+    in_order = (each for each in (*recent, *episode.departures) if each.likely == CLEAN and not each.kept_running)
     slots = {slot_of(each.member) for each in (*returned, *in_order)}
     known = any(each.liveness in (GONE, RESTARTED) or each.logged is not None for each in returned)
     is_only_one = max(episode.rebalance.size_before, episode.rebalance.size_after) <= 1
@@ -415,7 +415,7 @@ def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
 def return_after_loss(episode: Episode) -> Verdict | None:
     """A member came back that was lost, or whose process ran on: this rebalance has the cause of its departure, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
-    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.went_on]
+    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.kept_running]
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
         return None
     member, past = lost[0]

@@ -101,7 +101,7 @@ def find_standstill(episode: Episode) -> Verdict | None:
     """
     lost = episode.departures
     reporting = [(each, each.loss_reports) for each in lost if each.loss_reports is not None]
-    ran_on = all(each.lived and each.liveness in _RAN_ON for each, _ in reporting)
+    ran_on = all(each.process_survived and each.liveness in _RAN_ON for each, _ in reporting)
     if not ran_on or len(reporting) < _SLOW_CLIENTS or not _all_joined_anew(episode):
         return None
     session = max(each.session_ms for each in lost)

@@ -44,7 +44,7 @@ def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
 
 def left_but_runs_on(episode: Episode, departure: Departure) -> Verdict | None:
     """A member left in order, and its process ran on: it was not restarted."""
-    if departure.likely != CLEAN or not departure.went_on:
+    if departure.likely != CLEAN or not departure.kept_running:
         return None
     meaning, began_ms = (
         None if departure.logged is None else departure.logged.meaning,

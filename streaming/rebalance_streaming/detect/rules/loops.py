@@ -223,7 +223,7 @@ def poison_record(view: GroupView) -> Iterator[Verdict]:
 def _may_be_poisoned(death: ExplainedDeparture) -> bool:
     """Whether a record may have ended a member; a process that ends with an error may also leave in order."""
     if death.rule in _ORDERLY:
-        return death.departure.joined_ms is not None and not death.departure.lived
+        return death.departure.joined_ms is not None and not death.departure.process_survived
     return not (death.rule in _NOT_OF_RECORDS and death.confidence >= STRONG)
 
 

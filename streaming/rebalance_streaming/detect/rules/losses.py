@@ -70,7 +70,7 @@ def _impossible(departure: Departure) -> Iterator[Alternative]:
         for rule in _RESTS_ON.get(of_class, ()):
             if rule != kept:
                 yield Alternative(rule, why, impossible=True)
-    if departure.lived:
+    if departure.process_survived:
         for rule in sorted(_DEATHS):
             yield Alternative(rule, "the same process reported before and after", impossible=True)
 

@@ -191,7 +191,7 @@ def _is_death(view: GroupView, life: Life, starts: Sequence[int], *, died: bool)
     past, joined_ms = life.past, life.joined_ms
     if past.departure.likely == SESSION_EXPIRED and (past.rule in _DEATHS or (died and not _is_known_otherwise(past))):
         return True
-    if joined_ms is None or past.departure.lived or _is_known_otherwise(past):
+    if joined_ms is None or past.departure.process_survived or _is_known_otherwise(past):
         return False
     if not _began_anew(life, starts, view.thresholds.short_life_ms):
         return False
@@ -277,7 +277,7 @@ def _deploy(view: GroupView, left: list[ExplainedDeparture]) -> Verdict | None:
     first_ms, last_ms = left[0].left_ms, left[-1].left_ms
     if last_ms - first_ms > window or any(each.rule not in _DEPLOY_RULES for each in left):
         return None
-    if any(each.departure.went_on for each in left):
+    if any(each.departure.kept_running for each in left):
         return None
     rebalances = [
         each
@@ -347,7 +347,7 @@ def _is_whole_group_in_turn(view: GroupView, left: list[ExplainedDeparture], siz
     """
     if size <= 2 or len(left) < size or any(each.departure.likely not in (CLEAN, UNKNOWN) for each in left):
         return False
-    if any(each.departure.lived or not _is_back_later(view, each) for each in left):
+    if any(each.departure.process_survived or not _is_back_later(view, each) for each in left):
         return False
     backs = [each.departure.back_ms or 0 for each in left]
     return all(back <= after.left_ms for back, after in zip(backs, left[1:], strict=False))
