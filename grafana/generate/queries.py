@@ -6,7 +6,7 @@ cluster count as one. Metrics of an exporter keep their `instance`. No expressio
 
 from __future__ import annotations
 
-from rebalance_contract import Severity, gravity
+from rebalance_contract import Severity, severity_rank
 from rebalance_exporters.metrics.series import PREFIX
 
 _GROUPS = 'cluster=~"$cluster",group=~"$group"'
@@ -83,7 +83,7 @@ def gravest() -> str:
 
 def asking() -> str:
     """Return open findings above severity info, with the rank of `gravest`."""
-    return f"{gravest()} > {10 * (gravity(Severity.TICKET) + 1) - 1}"
+    return f"{gravest()} > {10 * (severity_rank(Severity.TICKET) + 1) - 1}"
 
 
 def leading() -> str:

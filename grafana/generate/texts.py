@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana.generate import colours
 
-from rebalance_contract import Severity, gravity
+from rebalance_contract import Severity, severity_rank
 from rebalance_exporters.metrics.groups import STATE_CODES
 from rebalance_streaming.detect.catalogue import DIAGNOSES
 
@@ -32,10 +32,10 @@ ASSIGNORS = {
 }
 
 #: Severities of findings with their colours, by the value of `finding_severity_code`.
-SEVERITIES = {str(gravity(each) + 1): (each.value, colours.SEVERITIES[each]) for each in Severity}
+SEVERITIES = {str(severity_rank(each) + 1): (each.value, colours.SEVERITIES[each]) for each in Severity}
 
 #: Pattern for the severities above info.
-ASKING = "|".join(each for each in Severity if gravity(each) > gravity(Severity.INFO))
+ASKING = "|".join(each for each in Severity if severity_rank(each) > severity_rank(Severity.INFO))
 
 #: Texts of empty panels, by the reason.
 NO_GROUP = "not known: is the group's name right, and is the monitor ready?"

@@ -94,9 +94,9 @@ from rebalance_contract.rebalances import (
 )
 from rebalance_contract.sets import (
     COORDINATED_TYPES,
-    GRAVITY,
     QUERIES,
     SETTLED_STATES,
+    SEVERITY_RANKS,
     STATES_OF,
     UNSETTLED_STATES,
     CoordinatorAct,
@@ -114,8 +114,8 @@ from rebalance_contract.sets import (
     Severity,
     SilenceKind,
     StatusKind,
-    gravity,
     read_state,
+    severity_rank,
 )
 from rebalance_contract.silences import AlertSilence, SilenceIndex, silence_problems
 from rebalance_contract.simple import with_commits
@@ -147,7 +147,6 @@ __all__ = [
     "CONSUMER_PROTOCOL",
     "COORDINATED_TYPES",
     "DURATION_BUCKETS_MS",
-    "GRAVITY",
     "KEPT_FIRST_GENERATIONS",
     "KEPT_LAST_GENERATIONS",
     "KEPT_PANES",
@@ -160,6 +159,7 @@ __all__ = [
     "QUERIES",
     "SCHEMA_VERSION",
     "SETTLED_STATES",
+    "SEVERITY_RANKS",
     "STATES_OF",
     "STREAMS_ASSIGNOR",
     "UNDETERMINED",
@@ -243,12 +243,12 @@ __all__ = [
     "display",
     "encode",
     "fits_64_bits",
-    "gravity",
     "group_key",
     "query_key",
     "read_state",
     "rebalance_key",
     "settled",
+    "severity_rank",
     "silence_key",
     "silence_problems",
     "split_key",

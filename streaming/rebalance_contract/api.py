@@ -25,7 +25,7 @@ from rebalance_contract.sets import (
     FindingState,
     Severity,
     SilenceKind,
-    gravity,
+    severity_rank,
 )
 from rebalance_contract.silences import AlertSilence
 
@@ -85,7 +85,7 @@ def reading_order(finding: Finding | FindingMark) -> tuple[int, bool, float, int
     """
     is_info = finding.severity == Severity.INFO
     latest = (0.0, -finding.started_at_ms) if is_info else (-finding.confidence, finding.started_at_ms)
-    return -gravity(finding.severity), not finding.primary, *latest
+    return -severity_rank(finding.severity), not finding.primary, *latest
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,12 +140,12 @@ class Severity(StrEnum):
 
 
 #: Rank of each severity; higher is graver.
-GRAVITY: Mapping[str, int] = {severity: rank for rank, severity in enumerate(reversed(Severity))}
+SEVERITY_RANKS: Mapping[str, int] = {severity: rank for rank, severity in enumerate(reversed(Severity))}
 
 
-def gravity(severity: str) -> int:
+def severity_rank(severity: str) -> int:
     """Return the rank of a severity; one that this version does not know has the highest."""
-    return GRAVITY.get(severity, GRAVITY[Severity.PAGE])
+    return SEVERITY_RANKS.get(severity, SEVERITY_RANKS[Severity.PAGE])
 
 
 class EvidenceSource(StrEnum):

@@ -12,8 +12,8 @@ import pytest
 from exporters.api.test_overview import finding_row
 from exporters.contract_rows import rebalance_row
 from rebalance_contract import (
-    GRAVITY,
     SETTLED_STATES,
+    SEVERITY_RANKS,
     UNSETTLED_STATES,
     ContractError,
     EvidenceSource,
@@ -29,8 +29,8 @@ from rebalance_contract import (
     decode,
     display,
     encode,
-    gravity,
     read_state,
+    severity_rank,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -129,8 +129,8 @@ def test_every_state_is_settled_or_not() -> None:
 
 def test_the_gravest_severity_stands_first() -> None:
     """The set is ordered by severity, and a severity of a newer stream is never ignored."""
-    assert sorted(Severity, key=gravity, reverse=True) == list(Severity)
-    assert gravity("catastrophe") == max(GRAVITY.values())
+    assert sorted(Severity, key=severity_rank, reverse=True) == list(Severity)
+    assert severity_rank("catastrophe") == max(SEVERITY_RANKS.values())
 
 
 def test_every_word_that_people_see_has_a_look() -> None:

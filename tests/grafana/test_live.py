@@ -9,7 +9,7 @@ import pytest
 
 from grafana.boards import ALL, Asked, all_panels, boards, closed_label, expand, overrides, queries
 from grafana.live import CLUSTER, Live, live, run
-from rebalance_contract import gravity
+from rebalance_contract import severity_rank
 
 pytestmark = pytest.mark.tools
 
@@ -108,7 +108,7 @@ def test_findings_are_in_the_order_to_read_them(here: Live) -> None:
     firing = [each for of in here.view.fleet().findings.values() for each in of.firing()]
     rank: dict[tuple[str, str], tuple[float, ...]] = {}
     for each in firing:
-        place = (gravity(each.severity), each.primary, each.confidence, -each.started_at_ms)
+        place = (severity_rank(each.severity), each.primary, each.confidence, -each.started_at_ms)
         rank[each.group, each.rule] = max(place, rank.get((each.group, each.rule), place))
     expected = sorted(rank, key=lambda name: rank[name], reverse=True)
     for board in ("fleet", "group"):

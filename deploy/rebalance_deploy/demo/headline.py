@@ -5,7 +5,7 @@ Takes the findings that the stream publishes, in order, the sick consumer, and w
 
 from __future__ import annotations
 
-from rebalance_contract import Finding, FindingState, Severity, gravity
+from rebalance_contract import Finding, FindingState, Severity, severity_rank
 from rebalance_deploy.demo.cure import DID_NOT_POLL
 from rebalance_deploy.demo.workload import ConsumerSpec
 from rebalance_deploy.logs import Say
@@ -68,7 +68,7 @@ class Headline:
 
     def _trouble(self, *, is_cured: bool) -> str | None:
         causes = [each for each in self._open.values() if each.primary]
-        first = max(causes, key=lambda each: gravity(each.severity), default=None)
+        first = max(causes, key=lambda each: severity_rank(each.severity), default=None)
         if first is None:
             return None if is_cured else f"nothing is said of why {self._sick.group} rebalances"
         return None if self._is_right(first) else f"{self._sick.group} is said to suffer of {first.rule}"

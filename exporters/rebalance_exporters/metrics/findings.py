@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rebalance_contract import AlertSilence, Finding, FindingState, gravity
+from rebalance_contract import AlertSilence, Finding, FindingState, severity_rank
 from rebalance_exporters.metrics.series import Metric, Samples
 from rebalance_exporters.state.kept import GroupFindings
 
@@ -87,7 +87,7 @@ FINDING_METRICS: tuple[Metric[GroupFindings], ...] = (
         "The highest severity of the open findings of this diagnosis as a number, for sorting tables: 3 page, 2 "
         "ticket, 1 info. A severity that this version does not know counts as the highest. Absent while none is open.",
         _FINDING,
-        _per_open_finding(lambda finding: gravity(finding.severity) + 1, max),
+        _per_open_finding(lambda finding: severity_rank(finding.severity) + 1, max),
     ),
     Metric(
         "finding_confidence",

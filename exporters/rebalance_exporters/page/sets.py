@@ -12,8 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from rebalance_contract import (
-    GRAVITY,
     SETTLED_STATES,
+    SEVERITY_RANKS,
     CountedFrom,
     FindingState,
     GroupState,
@@ -39,7 +39,7 @@ def render() -> str:
     tables: Mapping[str, object] = {
         **names,
         "SETTLED_STATES": SETTLED_STATES,
-        "GRAVITY": {severity: GRAVITY[severity] for severity in Severity},
+        "SEVERITY_RANKS": {severity: SEVERITY_RANKS[severity] for severity in Severity},
         "STATE_MARKS": {state: display.STATES[state].mark for state in GroupState},
         "UNKNOWN_STATE_MARK": display.UNKNOWN_STATE.mark,
         "SEVERITY_MARKS": {severity: display.SEVERITIES[severity].mark for severity in Severity},

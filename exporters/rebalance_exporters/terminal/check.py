@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from rebalance_contract import GRAVITY, Finding, Severity, gravity
+from rebalance_contract import SEVERITY_RANKS, Finding, Severity, severity_rank
 from rebalance_contract.api import FindingMark, Overview, OverviewRow
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.escaping import safe
@@ -109,7 +109,7 @@ def judge_group(row: OverviewRow, limits: Limits) -> GroupCheck:
     """
     if row.is_silenced:
         return GroupCheck(row.cluster, row.group, Status.OK, ())
-    beyond = [each for each in row.findings if gravity(each.severity) > gravity(limits.max_severity)]
+    beyond = [each for each in row.findings if severity_rank(each.severity) > severity_rank(limits.max_severity)]
     statuses = [_SEVERITY_STATUS.get(each.severity, Status.CRITICAL) for each in beyond]
     reasons = [_describe_finding(each) for each in beyond[:1]] + [
         f"{each.rule} ({each.severity})" for each in beyond[1:]
@@ -126,7 +126,7 @@ def _describe_finding(finding: FindingMark | Finding) -> str:
 
 
 def _judge_cluster(finding: Finding, limits: Limits) -> GroupCheck:
-    beyond = gravity(finding.severity) > gravity(limits.max_severity)
+    beyond = severity_rank(finding.severity) > severity_rank(limits.max_severity)
     status = _SEVERITY_STATUS.get(finding.severity, Status.CRITICAL) if beyond else Status.OK
     reasons = (_describe_finding(finding),) if beyond else ()
     return GroupCheck(finding.cluster, None, status, reasons)
@@ -164,6 +164,6 @@ def _figures(rows: Sequence[OverviewRow], limits: Limits) -> str:
     most = max(_rebalances(rows, limits), default=0)
     allowed = "" if limits.max_rebalances is None else limits.max_rebalances
     findings = [each for row in rows for each in row.findings]
-    pages = sum(gravity(each.severity) == GRAVITY[Severity.PAGE] for each in findings)
+    pages = sum(severity_rank(each.severity) == SEVERITY_RANKS[Severity.PAGE] for each in findings)
     tickets = sum(each.severity == Severity.TICKET for each in findings)
     return f"groups={len(rows)} most_rebalances_{limits.window}={most};{allowed} pages={pages} tickets={tickets}"

@@ -16,7 +16,7 @@ from rebalance_contract import (
     GroupSnapshot,
     RebalanceOutcome,
     display,
-    gravity,
+    severity_rank,
 )
 from rebalance_contract.api import AdviceRow, OverviewRow, RebalanceRow, reading_order
 from rebalance_contract.display import listed
@@ -125,7 +125,7 @@ def _cause_before(facts: Facts) -> Finding | None:
     """
     if facts.rebalance is None or not _is_young(facts):
         return None
-    causes = [each for each in facts.standing if each.primary and gravity(each.severity) > 0]
+    causes = [each for each in facts.standing if each.primary and severity_rank(each.severity) > 0]
     return min(causes, key=reading_order, default=None)
 
 
@@ -302,7 +302,7 @@ def _others(facts: Facts, cause: Finding | None) -> list[Finding]:
     """Return the other findings to report: about the rebalance, and those that fire for the group and need action."""
     known = {None if cause is None else cause.finding_id}
     found = []
-    for each in (*facts.findings, *(each for each in facts.standing if gravity(each.severity) > 0)):
+    for each in (*facts.findings, *(each for each in facts.standing if severity_rank(each.severity) > 0)):
         if each.finding_id not in known:
             known.add(each.finding_id)
             found.append(each)

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from rebalance_contract import SETTLED_STATES, Finding, FindingState, gravity
+from rebalance_contract import SETTLED_STATES, Finding, FindingState, severity_rank
 from rebalance_contract.api import FindingMark, Overview, OverviewRow, OverviewWindow, reading_order
 from rebalance_contract.display import severity_display, state_display
 from rebalance_exporters.terminal.access import Access
@@ -50,7 +50,7 @@ def _lost(row: OverviewRow) -> tuple[Any, ...]:
 SORTS: Mapping[str, _Key] = {
     "lost": _lost,
     "rebalances": lambda row: (-(row.rebalances_in(WINDOW) or 0), *_lost(row)),
-    "finding": lambda row: (-max((gravity(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
+    "finding": lambda row: (-max((severity_rank(each.severity) + 1 for each in row.findings), default=0), *_lost(row)),
     "lag": lambda row: (-(row.lag or 0), *_lost(row)),
     "members": lambda row: (-(row.members or 0), *_name(row)),
     "state": lambda row: (row.state is None, row.state in SETTLED_STATES, row.state or "", *_name(row)),
@@ -185,7 +185,7 @@ class TopOptions:
 def summary(overview: Overview, clock: Clock) -> str:
     """Return one line on the number of groups and their states."""
     calling = [row for row in overview.groups if not row.is_silenced]
-    found = sum(any(gravity(each.severity) > 0 for each in row.findings) for row in calling)
+    found = sum(any(severity_rank(each.severity) > 0 for each in row.findings) for row in calling)
     unsettled = sum(row.state is not None and row.state not in SETTLED_STATES for row in overview.groups)
     age = "" if overview.data_age_ms is None else f", data {span(overview.data_age_ms)} old"
     return (

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from exporters.terminal.clusters import HOSTILE
-from rebalance_contract import gravity
+from rebalance_contract import severity_rank
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.client import Api, ApiError, UnreachableError
 
@@ -206,7 +206,7 @@ def test_a_proxy_does_not_lead_to_this_machine(monitor, monkeypatch):
 
 def test_a_severity_that_is_not_known_is_as_grave_as_any():
     """Of the known ones, page is more severe than ticket, and ticket than info."""
-    assert gravity("info") < gravity("ticket") < gravity("page") == gravity("new")
+    assert severity_rank("info") < severity_rank("ticket") < severity_rank("page") == severity_rank("new")
 
 
 @pytest.mark.processes

@@ -8,7 +8,7 @@ import { fleetLink, groupLink, pastLink } from "./links.js";
 import { Severity } from "./sets.js";
 import { keyOf } from "./store.js";
 import { stretchForm } from "./stretch.js";
-import { compare, gravity, isSilenced, isUnsettled, nameCell, orderFindings, severityBadge, silenceText, stateMark, stateText, words } from "./words.js";
+import { compare, isSilenced, isUnsettled, nameCell, orderFindings, severityBadge, severityRank, silenceText, stateMark, stateText, words } from "./words.js";
 
 const WINDOW = "15m";
 const FIRST_ROWS = 50;
@@ -20,7 +20,7 @@ const rebalancesOf = (row) => row.windows[WINDOW]?.rebalances ?? 0;
 const ratioOf = (row) => row.windows[WINDOW]?.rebalancing_ratio ?? 0;
 const nameOf = (row) => [row.group, row.cluster];
 const byLost = (row) => [-lostOf(row), -ratioOf(row), -(row.lost_partition_seconds_total ?? 0), ...nameOf(row)];
-const gravest = (row) => row.findings.reduce((most, each) => Math.max(most, gravity(each.severity) + 1), 0);
+const gravest = (row) => row.findings.reduce((most, each) => Math.max(most, severityRank(each.severity) + 1), 0);
 
 /** The sort orders, as [label, sort key of a row]. Numbers are in descending order, names in ascending order. */
 export const SORTS = {
@@ -281,11 +281,11 @@ function matches(row, wanted) {
 export function verdict(rows) {
   if (!rows.length) return "No consumer group has been seen yet.";
   const all = plural(rows.length, "group");
-  const acting = rows.filter((row) => !isSilenced(row) && row.findings.some((each) => gravity(each.severity) > 0));
+  const acting = rows.filter((row) => !isSilenced(row) && row.findings.some((each) => severityRank(each.severity) > 0));
   const unsettled = rows.filter(isUnsettled).length;
   const now = unsettled ? `${unsettled} rebalancing now` : "none rebalancing now";
   if (!acting.length) return `None of ${all} has a finding to act on; ${now}.`;
-  const paging = acting.filter((row) => gravest(row) > gravity(Severity.TICKET) + 1).length;
+  const paging = acting.filter((row) => gravest(row) > severityRank(Severity.TICKET) + 1).length;
   const verb = acting.length === 1 ? "has" : "have";
   const grave = paging ? `, ${paging} to act on at once` : "";
   return `${acting.length} of ${all} ${verb} a finding to act on${grave}; ${now}.`;

@@ -10,7 +10,7 @@ import { keyOf } from "./store.js";
 import { stretchForm, stretchText } from "./stretch.js";
 import { RANGES, drawTimeline } from "./timeline.js";
 import { LoadedView } from "./view.js";
-import { askedBy, causesOf, change, fact, gravity, markMs, orderFindings, severityBadge, silenceText, stateMark, stateText, why, words } from "./words.js";
+import { askedBy, causesOf, change, fact, markMs, orderFindings, severityBadge, severityRank, silenceText, stateMark, stateText, why, words } from "./words.js";
 
 const LOADED = 200, FIRST_ROWS = 15;
 /** Interval between redraws of the timeline, whose right end moves with the time. */
@@ -107,7 +107,7 @@ export class GroupView extends LoadedView {
 
   #head(row, findings, clock) {
     const { cluster, group, stretch } = this.target;
-    const firing = stretch !== null ? [] : findings.filter((each) => each.state === FindingState.FIRING && gravity(each.severity) > 0);
+    const firing = stretch !== null ? [] : findings.filter((each) => each.state === FindingState.FIRING && severityRank(each.severity) > 0);
     return [
       el("p", { class: "crumbs" }, el("a", { href: stretch === null ? "#/" : pastLink(stretch) }, stretch === null ? "← All groups" : "← All groups then")),
       el("h1", { tabindex: "-1" }, named(group)),
@@ -130,7 +130,7 @@ export class GroupView extends LoadedView {
     if (this.findings === null) return this.error === null ? this.waiting() : null;
     // Causes to act on are shown in full; their consequences, resolved findings and mere information have one line each.
     const isPast = this.target.stretch !== null;
-    const acting = findings.filter((each) => (isPast || each.state === FindingState.FIRING) && gravity(each.severity) > 0);
+    const acting = findings.filter((each) => (isPast || each.state === FindingState.FIRING) && severityRank(each.severity) > 0);
     const loud = acting.some((each) => each.primary) ? acting.filter((each) => each.primary) : acting.slice(0, 1);
     const calm = findings.filter((each) => !loud.includes(each));
     const context = { clock, nowMs };

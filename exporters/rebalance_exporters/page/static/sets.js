@@ -51,7 +51,7 @@ export const SETTLED_STATES = Object.freeze([
   "Deleted"
 ]);
 
-export const GRAVITY = Object.freeze({
+export const SEVERITY_RANKS = Object.freeze({
   "page": 2,
   "ticket": 1,
   "info": 0

@@ -6,7 +6,7 @@
 import { svg, visible } from "./dom.js";
 import { countPartitions, listPartitions, plural } from "./figures.js";
 import { rebalanceLink } from "./links.js";
-import { gravity, memberName, words } from "./words.js";
+import { memberName, severityRank, words } from "./words.js";
 
 const MAX_LANES = 40;
 const LATEST = 12;
@@ -95,7 +95,7 @@ function* marks(rebalances, scale, top, causes, clock, nowMs) {
     const at = each.started_before_ms;
     if (!scale.overlaps(at, each.completed_at_ms ?? nowMs)) continue;
     const cause = causes.get(each.rebalance_id);
-    const grave = cause !== undefined && gravity(cause.severity) > 0;
+    const grave = cause !== undefined && severityRank(cause.severity) > 0;
     const x = Math.min(Math.max(scale.x(at), 6), scale.width - 6);
     const title = `${clock.time(at)} ${words(each.reason)}, ${each.text.took}${cause ? `: ${words(cause.rule)}` : ""}`;
     yield svg("a", { href: rebalanceLink(each.cluster, each.group, each.rebalance_id), tabindex: "-1", class: `mark-link reason-${each.reason}${grave ? " grave" : ""}` },

@@ -2,17 +2,17 @@
 
 import { el, named } from "./dom.js";
 import { age } from "./figures.js";
-import { FindingState, GRAVITY, SETTLED_STATES, SEVERITY_MARKS, SILENCES, STATE_MARKS, Severity, SilenceKind, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
+import { FindingState, SETTLED_STATES, SEVERITY_MARKS, SEVERITY_RANKS, SILENCES, STATE_MARKS, Severity, SilenceKind, TIGHT_MS, UNKNOWN_STATE_MARK } from "./sets.js";
 
 const SETTLED = new Set(SETTLED_STATES);
 
 /** Return the rank of a severity; an unknown one has the highest. */
-export function gravity(severity) {
-  return GRAVITY[known(severity)];
+export function severityRank(severity) {
+  return SEVERITY_RANKS[known(severity)];
 }
 
 function known(severity) {
-  return Object.hasOwn(GRAVITY, severity) ? severity : Severity.PAGE;
+  return Object.hasOwn(SEVERITY_RANKS, severity) ? severity : Severity.PAGE;
 }
 
 /** Make the badge of a severity. */
@@ -107,7 +107,7 @@ export function causesOf(findings) {
 export function orderFindings(findings) {
   const rank = (each) => {
     const latest = each.severity === Severity.INFO ? [0, -each.started_at_ms] : [-each.confidence, each.started_at_ms];
-    return [each.state === FindingState.FIRING ? 0 : 1, -gravity(each.severity), each.primary ? 0 : 1, ...latest];
+    return [each.state === FindingState.FIRING ? 0 : 1, -severityRank(each.severity), each.primary ? 0 : 1, ...latest];
   };
   return [...findings].sort((a, b) => compare(rank(a), rank(b)));
 }
