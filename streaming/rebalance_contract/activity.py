@@ -39,11 +39,11 @@ class CommitActivity:
     """Offset commits of one group in one pane; old commits are merged into one row for all panes before.
 
     Contains only commits that a read-committed consumer would see. A pane may be split over several rows (one per
-    micro-batch, or because it is large); within a log partition rows arrive in order, and a row whose (`log_era`,
-    `last_log_offset`) was seen before is a duplicate. `log_era` counts how often the log partition was truncated or
-    recreated. `pane_counts` has pairs (start of a pane in ms, commits in it), oldest first, of the last 15 minutes
-    only; older commits are only in `topics`. `is_history`: the records were in the log before the monitor first read
-    it and may have been compacted: they give a position, but no commit interval.
+    micro-batch, at a probe of the group's end offsets, or because it is large); within a log partition rows arrive in
+    order, and a row whose (`log_era`, `last_log_offset`) was seen before is a duplicate. `log_era` counts how often the
+    log partition was truncated or recreated. `pane_counts` has pairs (start of a pane in ms, commits in it), oldest
+    first, of the last 15 minutes only; older commits are only in `topics`. `is_history`: the records were in the log
+    before the monitor first read it and may have been compacted: they give a position, but no commit interval.
     """
 
     cluster: str

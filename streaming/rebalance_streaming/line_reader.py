@@ -7,7 +7,7 @@ deploys are in the topic of silences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -73,8 +73,13 @@ class LineReader:
         self.skipped += len(lines) - len(found)
         return found
 
-    def pack(self, lines: Sequence[RecordedLine]) -> Iterable[contract.CommitActivity]:
-        """Return the packed rows of commit lines; commits of one group and pane are merged."""
+    def pack(
+        self, lines: Sequence[RecordedLine], probed_ms: Mapping[str, Sequence[int]]
+    ) -> Iterable[contract.CommitActivity]:
+        """Return the packed rows of commit lines; commits of one group and pane are merged, except across a probe.
+
+        `probed_ms` has the times of probes of end offsets by group.
+        """
         visible = [line for line in lines if line.read_committed and not line.control]
         self.skipped += len(lines) - len(visible)
         if not visible:
@@ -86,7 +91,8 @@ class LineReader:
             np.array([line.offset for line in visible], dtype=np.int64),
             np.array([line.timestamp_ms for line in visible], dtype=np.int64),
         )
-        return pack_commits(decode_commits(keys, values, self._keys), log, self.cluster, self.pane_ms)
+        batch = decode_commits(keys, values, self._keys)
+        return pack_commits(batch, log, self.cluster, self.pane_ms, probed_ms=probed_ms)
 
     def log_rows(self, line: RecordedLine) -> list[contract.CoordinatorActivity] | None:
         """Return the rows of a line with broker log lines; null if it has none."""

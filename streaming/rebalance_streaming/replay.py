@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 import rebalance_contract as contract
 from rebalance_contract import bounds
+from rebalance_streaming.activity.ordering import CommitTimes, probe_times
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output
@@ -54,38 +57,47 @@ class ReplayProgress:
 class _Waiting:
     """The contents of lines until all have been read and can be ordered, as a recorder alternates between partitions.
 
-    `lines` has the contents of other lines with their times, by topic and partition.
+    `packed` are rows that have a time of their own, with it and their rank among rows of the same time. `lines` has the
+    contents of other lines with their times, by topic and partition.
     """
 
-    commits: list[contract.CommitActivity] = field(default_factory=list)
-    logged: list[contract.CoordinatorActivity] = field(default_factory=list)
+    packed: list[tuple[int, int, Input]] = field(default_factory=list)
     lines: dict[tuple[str, int], list[tuple[int, Contents]]] = field(default_factory=dict)
+    _commit_times: CommitTimes = field(default_factory=CommitTimes)
 
     def __len__(self) -> int:
-        return len(self.commits) + len(self.logged) + sum(map(len, self.lines.values()))
+        return len(self.packed) + sum(map(len, self.lines.values()))
+
+    def add_commits(self, row: contract.CommitActivity) -> None:
+        """Keep packed commits; those of a group come in the order of the log."""
+        self.packed.append((self._commit_times.of(row), 0, row))
+
+    def add_logged(self, rows: Iterable[contract.CoordinatorActivity]) -> None:
+        """Keep rows of coordinators' log lines."""
+        self.packed.extend((_logged_ms(row), 1, row) for row in rows)
+
+    def add_offsets(self, row: contract.OffsetActivity) -> None:
+        """Keep probed offsets; they are as of the time of the probe, after the commits until then."""
+        self.packed.append((row.probed_at_ms, 2, row))
 
     def add(self, line: RecordedLine, contents: Contents) -> None:
         """Keep a line's contents with its time; also empty ones, because the time advances the clock."""
         self.lines.setdefault((line.topic, line.partition), []).append((line.timestamp_ms, contents))
 
     def take(self) -> Iterator[tuple[int, Contents]]:
-        """Remove and yield everything in order of time; packed rows count at the time of their last event."""
-        self.commits.sort(key=lambda each: each.last_commit_ms, reverse=True)
-        self.logged.sort(key=_logged_ms, reverse=True)
-        for at_ms, contents in heapq.merge(*map(_taken, self.lines.values()), key=lambda each: each[0]):
+        """Remove and yield everything in order of time."""
+        self.packed.sort(key=itemgetter(0, 1))
+        self.packed.reverse()
+        for at_ms, contents in heapq.merge(*map(_taken, self.lines.values()), key=itemgetter(0)):
             yield from self._take_packed(at_ms)
             yield at_ms, contents
         yield from self._take_packed(None)
 
     def _take_packed(self, until_ms: int | None) -> Iterator[tuple[int, Contents]]:
-        """Remove and yield the packed rows before a time, or all, from the ends of their lists."""
-        while True:
-            commits_ms = self.commits[-1].last_commit_ms if self.commits else None
-            logged_ms = _logged_ms(self.logged[-1]) if self.logged else None
-            at_ms = min((each for each in (commits_ms, logged_ms) if each is not None), default=None)
-            if at_ms is None or (until_ms is not None and at_ms >= until_ms):
-                return
-            yield at_ms, (self.commits.pop() if at_ms == commits_ms else self.logged.pop(),)
+        """Remove and yield the packed rows before a time, or all, from the end of their list."""
+        while self.packed and (until_ms is None or self.packed[-1][0] < until_ms):
+            at_ms, _, row = self.packed.pop()
+            yield at_ms, (row,)
 
 
 def _taken(lines: list[tuple[int, Contents]]) -> Iterator[tuple[int, Contents]]:
@@ -215,6 +227,7 @@ class Replay:
         self.progress = progress or ReplayProgress()
         self._reader = LineReader(cluster, pane_ms, to_utc, reads_log=not without_log, reads_clients=engine is not None)
         self._waiting = _Waiting()
+        self._probed_ms: defaultdict[str, list[int]] = defaultdict(list)
         self._groups = _Groups(cluster, reads_log=not without_log)
         self._driver = None if engine is None else _EngineDriver(engine)
 
@@ -223,17 +236,17 @@ class Replay:
         for chunk in _chunks(lines):
             self.progress.lines += len(chunk)
             readable = self._reader.readable(chunk)
-            for row in self._reader.pack([line for line in readable if line.is_commit]):
-                self._waiting.commits.append(row)
-                self._groups.note_commits(row)
-                yield _row("commits", row)
             for line in readable:
                 if not line.control and not line.is_commit:
                     self._keep(line)
+            for row in self._reader.pack([line for line in readable if line.is_commit], self._probed_ms):
+                self._waiting.add_commits(row)
+                self._groups.note_commits(row)
+                yield _row("commits", row)
 
     def take_logs(self, rows: Iterable[contract.CoordinatorActivity]) -> None:
         """Add rows of coordinators' log lines before `finish`; the engine gets them at their times."""
-        self._waiting.logged += rows
+        self._waiting.add_logged(rows)
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """Yield rebalances sorted by end, then the final groups, impact, lag, timing and findings."""
@@ -256,10 +269,16 @@ class Replay:
 
     def _keep(self, line: RecordedLine) -> None:
         rows = self._reader.log_rows(line)
-        if rows is None:
-            self._waiting.add(line, self._reader.read(line))
-        else:
+        if rows is not None:
             self.take_logs(rows)
+            return
+        contents = self._reader.read(line)
+        for each in contents:
+            if isinstance(each, contract.OffsetActivity):
+                self._waiting.add_offsets(each)
+        probe_times((each for each in contents if isinstance(each, contract.OffsetActivity)), self._probed_ms)
+        rest = tuple(each for each in contents if not isinstance(each, contract.OffsetActivity))
+        self._waiting.add(line, rest)
 
     def _take(self, each: FoldInput | Input, at_ms: int) -> None:
         """Fold records and probes; pass the resulting rows, and all other rows, to the engine."""

@@ -1,6 +1,7 @@
 """Packing commits per group and pane."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,11 @@ Commit = tuple[str, int, int | None, int]
 
 
 def pack(
-    commits: list[Commit], eras: dict[int, LogEra] | None = None, *, reported_ms: Sequence[int] = ()
+    commits: list[Commit],
+    eras: dict[int, LogEra] | None = None,
+    *,
+    reported_ms: Sequence[int] = (),
+    probed_ms: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> list[CommitActivity]:
     """Pack commits that are consecutive in one log partition; their commit times are those of their records."""
     keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
@@ -38,7 +43,7 @@ def pack(
         np.array([at for *_, at in commits], dtype=np.int64),
     )
     batch = decode_commits(keys, pa.array(values, pa.binary()), KeyCache())
-    return list(pack_commits(batch, log, "c", PANE_MS, eras or {}))
+    return list(pack_commits(batch, log, "c", PANE_MS, eras or {}, probed_ms=probed_ms))
 
 
 def test_the_last_commit_of_a_partition_counts():
@@ -119,6 +124,31 @@ def test_summaries_say_what_a_plain_loop_would(commits: list[Commit]):
     assert found == expected
 
 
+def test_a_row_ends_where_the_group_was_probed():
+    """A commit at the same time is before the probe; other groups keep one row per pane, and no commit is lost."""
+    commits: list[Commit] = [("a", 0, 1, 1_000), ("b", 0, 1, 1_500), ("a", 0, 2, 2_000), ("a", 0, 3, 2_001)]
+    commits += [("b", 0, 2, 3_000), ("a", 1, 9, 4_000), ("a", 0, 4, 6_000)]
+    found = pack(commits, probed_ms={"a": [2_000, 3_500, 3_600, 20_000], "c": [1_200]})
+    rows = [(each.group, each.pane_counts, [topic.offsets for topic in each.topics.values()]) for each in found]
+    assert rows == [
+        ("a", ((0, 2),), [[2]]),
+        ("a", ((0, 1),), [[3]]),
+        ("a", ((0, 1),), [[9]]),
+        ("a", ((5_000, 1),), [[4]]),
+        ("b", ((0, 2),), [[2]]),
+    ]
+    assert [each.last_log_offset for each in found] == [102, 103, 105, 106, 104]
+
+
+def test_a_probe_changes_the_order_of_no_commits():
+    """A coordinator's clock that goes back across a probe: the later record still comes in the later row."""
+    found = pack([("g", 0, 5, 2_500), ("g", 0, 6, 1_900), ("g", 0, 7, 2_600)], probed_ms={"g": [2_000]})
+    assert [each.topics["t"].offsets for each in found] == [[7]]
+    found = pack([("g", 0, 5, 1_500), ("g", 0, 6, 2_500), ("g", 0, 7, 1_600)], probed_ms={"g": [2_000]})
+    assert [each.topics["t"].offsets for each in found] == [[5], [7]]
+    assert [each.last_log_offset for each in found] == [100, 102]
+
+
 HISTORY = {3: LogEra(first_live=104)}
 
 
@@ -131,6 +161,12 @@ def test_history_is_one_row_per_group_however_long_it_is():
     assert row.topics["t"].offsets == [2, 4]
     assert row.pane_counts == ((new // 10_000 * 10_000, 1), ((new + 12_000) // 10_000 * 10_000, 2))
     assert row.commits == 4
+
+
+def test_history_is_not_divided_by_probes():
+    """It only gives a position."""
+    found = pack([("g", 0, number, 1_000 * number) for number in range(1, 5)], HISTORY, probed_ms={"g": [2_000]})
+    assert [(each.is_history, each.commits) for each in found] == [(True, 4)]
 
 
 def test_what_comes_after_the_first_look_is_by_pane():

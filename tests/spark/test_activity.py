@@ -150,6 +150,16 @@ def test_a_probe_is_taken_apart():
     assert packed.counts == {(CONFIG.probes_topic, "decoded"): 2}
 
 
+def test_a_probe_comes_between_the_commits_before_and_after_it():
+    """Lag is measured when its row is read, whichever topic of a batch is read first."""
+    commits = [commit("g", 0, 5, 200), commit("g", 0, 6, 202), commit("g", 0, 7, 204)]
+    probes = [probe(at, probed_at_ms=T0 + at, end_offsets={"orders": {"0": 9}}) for at in (201, 203)]
+    for rows in ([*commits, *probes], [*probes, *commits]):
+        found = [row for _, row in pack(*rows).rows]
+        assert [type(each) for each in found] == [CommitActivity, OffsetActivity] * 2 + [CommitActivity]
+        assert [each.last_log_offset for each in found if isinstance(each, CommitActivity)] == [200, 202, 204]
+
+
 def test_a_probe_from_the_future_is_of_now():
     """A clock that is ahead hides nothing: the probe is as old as its Kafka record."""
     (reported,) = pack(probe(5, probed_at_ms=2**62, state="Stable")).of(ProbeActivity)

@@ -6,7 +6,7 @@ Takes columns from `wire.commits`; returns rows of the contract. Python code run
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -28,6 +28,9 @@ _LARGEST_OFFSET = 2**62
 #: Maximum time by which a commit's own time may be ahead of its record's; up to OffsetCommit version 1 the client sets
 #: it.
 _AHEAD_MS = 12 * 3_600_000
+#: Bits of a time in milliseconds in a sort key, and the latest such time.
+_TIME_BITS = 43
+_LATEST_MS = (1 << _TIME_BITS) - 1
 #: Maximum size of a partition in a row (six numbers), without its topic's name.
 _BYTES_PER_PARTITION = 90
 
@@ -51,10 +54,14 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """First and last commit per (key, pane), sorted by group, pane and log offset."""
+    """First and last commit per (key, pane, part of the pane), sorted by group, pane, part and log offset.
+
+    `part` numbers pairs of pane and part.
+    """
 
     group: Ints
     pane: Ints
+    part: Ints
     topic: Ints
     partition: Ints
     log_partition: Ints
@@ -69,7 +76,13 @@ class _Last:
 
 
 def pack_commits(
-    batch: CommitBatch, log: LogColumns, cluster: str, pane_ms: int, era: Mapping[int, LogEra] = MappingProxyType({})
+    batch: CommitBatch,
+    log: LogColumns,
+    cluster: str,
+    pane_ms: int,
+    era: Mapping[int, LogEra] = MappingProxyType({}),
+    *,
+    probed_ms: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> Iterator[CommitActivity]:
     """Yield one row per group and pane of the commits, which must be in log order within a partition.
 
@@ -77,15 +90,16 @@ def pack_commits(
     commit of its partition if it comes last in the pane, with the record's own time. Records from before the monitor
     first read a partition (`era`) only give a position: all their panes are merged into one row per group, however long
     the log is. A row that would exceed the maximum size is split into several, in the order of their last positions in
-    the log.
+    the log. `probed_ms` has the times at which end offsets were probed, by group: no row has commits from before and
+    after such a time, so that lag can be measured with the commits until then.
     """
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
     usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= LONGEST_TOPIC]
     history = _is_history(log, usable, era)
-    last = _last_per_key_and_pane(batch, log, usable, pane_ms, history)
+    last = _last_per_key_and_pane(batch, log, usable, pane_ms, history, probed_ms=probed_ms)
     counts = _history_counts(batch, log, usable, history) if history.any() else {}
-    for start, end in _runs(last.group, last.pane):
+    for start, end in _runs(last.group, last.part):
         for a, b in _fitting(name_bytes[last.topic[start:end]]):
             common = _Common(cluster, pane_ms, era, counts if a == 0 else {})
             yield _row(last, start + a, start + b, batch, common)
@@ -129,26 +143,40 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
     )
 
 
-def _last_per_key_and_pane(batch: CommitBatch, log: LogColumns, usable: Ints, pane_ms: int, history: Bools) -> _Last:
+def _last_per_key_and_pane(
+    batch: CommitBatch,
+    log: LogColumns,
+    usable: Ints,
+    pane_ms: int,
+    history: Bools,
+    *,
+    probed_ms: Mapping[str, Sequence[int]],
+) -> _Last:
     keys = batch.keys
     key = batch.key_code[usable].astype(np.int64)
     pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // pane_ms)
-    panes, pane_code = np.unique(pane, return_inverse=True)
-    distinct, slot = np.unique(key * max(1, len(panes)) + pane_code, return_inverse=True)
+    panes, part = np.unique(pane, return_inverse=True)
+    probes = _probes_before(batch, log, usable, probed_ms)
+    if probes is not None:
+        of_pane = int(probes.max()) + 1
+        parts, part = np.unique(part * of_pane + np.where(history, 0, probes), return_inverse=True)
+        panes = panes[parts // of_pane]
+    distinct, slot = np.unique(key * max(1, len(panes)) + part, return_inverse=True)
     # An assignment to a repeated index keeps the last value, so this gives the last row in log order; reversed, the
     # first.
     row, first = np.empty(len(distinct), dtype=np.int64), np.empty(len(distinct), dtype=np.int64)
     row[slot] = usable
     first[slot[::-1]] = usable[::-1]
     commits = np.bincount(slot, minlength=len(distinct))
-    key, pane_slot = np.divmod(distinct, max(1, len(panes)))
-    order = np.lexsort((log.offset[row], panes[pane_slot], keys.group_code[key]))
-    row, first, key, pane_slot = row[order], first[order], key[order], pane_slot[order]
+    key, part = np.divmod(distinct, max(1, len(panes)))
+    order = np.lexsort((log.offset[row], part, keys.group_code[key]))
+    row, first, key, part = row[order], first[order], key[order], part[order]
     # Brokers store any number that a client commits, and clients treat a negative offset as none.
     deleted = (batch.outcome[row] == Outcome.TOMBSTONE) | (batch.offset[row] < 0)
     return _Last(
         group=keys.group_code[key],
-        pane=panes[pane_slot],
+        pane=panes[part],
+        part=part,
         topic=keys.topic_code[key],
         partition=keys.partition[key],
         log_partition=log.partition[row].astype(np.int64),
@@ -159,8 +187,31 @@ def _last_per_key_and_pane(batch: CommitBatch, log: LogColumns, usable: Ints, pa
         log_offset=log.offset[row],
         first_log_offset=log.offset[first],
         commits=commits[order],
-        history=panes[pane_slot] == _HISTORY,
+        history=panes[part] == _HISTORY,
     )
+
+
+def _probes_before(
+    batch: CommitBatch, log: LogColumns, rows: Ints, probed_ms: Mapping[str, Sequence[int]]
+) -> Ints | None:
+    """Return the number of probes before each commit, plus a constant for each group; null if no group was probed.
+
+    Within a group it never falls in the order of the log, in which later rows replace earlier ones, whatever times
+    clients and coordinators state.
+    """
+    group = batch.keys.group_code[batch.key_code[rows]]
+    names = batch.keys.groups
+    probes = (
+        [(code, at) for code in np.unique(group).tolist() for at in probed_ms.get(names[code], ())] if probed_ms else []
+    )
+    if not probes:
+        return None
+    sorted_probes = np.sort(np.array([(code << _TIME_BITS) + min(max(0, at), _LATEST_MS) for code, at in probes]))
+    times = np.clip(_committed_at(batch, log, rows), 0, _LATEST_MS)
+    found = sorted_probes.searchsorted((group << _TIME_BITS) + times).astype(np.int64)
+    in_order = np.argsort(group, kind="stable")
+    found[in_order] = np.maximum.accumulate(found[in_order])
+    return found
 
 
 def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:

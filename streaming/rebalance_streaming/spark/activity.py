@@ -7,7 +7,9 @@ the rows. Records that cannot be decoded are counted by the kind of error and dr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from rebalance_streaming.activity.broker_logs import LogPacking
 from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
 from rebalance_streaming.activity.counting import TaskCounts
+from rebalance_streaming.activity.ordering import CommitTimes, Probed, probe_times, probed_at
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.source import is_offset_commit
@@ -92,17 +95,19 @@ class ActivityPacker:
         """Return the rows of one batch."""
         topics = batch.column("topic").dictionary_encode()
         rows: list[Row] = []
+        commits: pa.RecordBatch | None = None
+        probes: list[tuple[str, Probed]] = []
         for code, topic in enumerate(topics.dictionary.to_pylist()):
             part = batch.filter(pc.equal(topics.indices, code))
             if topic == self._config.source_topic:
-                rows += self._pack_commits(part)
+                commits = part
             elif topic == self._config.probes_topic:
-                rows += self._pack_probes(part)
+                probes += self._unpack_probes(part)
             elif topic in self._to_utc:
                 rows += self._pack_broker_logs(topic, part)
             else:
                 rows += self._pack_clients(topic, part)
-        return rows
+        return [*self._pack_offsets(commits, probes), *rows]
 
     def counts(self) -> list[Row]:
         """Return the counts, one row per partition that was read."""
@@ -122,12 +127,21 @@ class ActivityPacker:
             log_era=0 if era is None else era.number,
         )
 
-    def _pack_commits(self, part: pa.RecordBatch) -> list[Row]:
+    def _pack_offsets(self, commits: pa.RecordBatch | None, probes: list[tuple[str, Probed]]) -> list[Row]:
+        """Return rows of commits and of probes, in the order of their times: lag is measured when a probe is read."""
+        probed_ms: defaultdict[str, list[int]] = defaultdict(list)
+        probe_times((row for _, row in probes), probed_ms)
+        times = CommitTimes()
+        packed = () if commits is None else self._pack_commits(commits, probed_ms)
+        rows = [(times.of(row), 0, _commit_row(row)) for row in packed]
+        rows += [(probed_at(row), 1, (key.encode(), encode(row))) for key, row in probes]
+        return [row for _, _, row in sorted(rows, key=itemgetter(0, 1))]
+
+    def _pack_commits(self, part: pa.RecordBatch, probed_ms: Mapping[str, Sequence[int]]) -> Iterator[CommitActivity]:
         log = LogColumns(*(_numbers(part, name) for name in ("partition", "offset", "timestamp_ms")))
         commits = decode_commits(part.column("key"), part.column("value"), _key_cache())
         self._count_commits(commits, log)
-        packed = pack_commits(commits, log, self._config.cluster, self._config.pane_ms, self._eras)
-        return [_commit_row(each) for each in packed]
+        return pack_commits(commits, log, self._config.cluster, self._config.pane_ms, self._eras, probed_ms=probed_ms)
 
     def _count_commits(self, commits: CommitBatch, log: LogColumns) -> None:
         """Count rows per (log partition, record type, value version, outcome).
@@ -146,8 +160,10 @@ class ActivityPacker:
                 self._config.source_topic, int(log.partition[row]), last, (record_type, version, name), count
             )
 
-    def _pack_probes(self, part: pa.RecordBatch) -> list[Row]:
-        topic, rows, now_ms = self._config.probes_topic, [], epoch_ms()
+    def _unpack_probes(self, part: pa.RecordBatch) -> list[tuple[str, Probed]]:
+        """Return the rows of probes with their keys."""
+        rows: list[tuple[str, Probed]] = []
+        topic, now_ms = self._config.probes_topic, epoch_ms()
         for partition, offset, timestamp_ms, value, size in _tuples(
             part, "partition", "offset", "timestamp_ms", "value", "size"
         ):
@@ -156,7 +172,7 @@ class ActivityPacker:
             except ContractError:
                 found, outcome = [], "corrupt" if value is not None else "empty" if size is None else "too_large"
             self._tally.add(topic, partition, offset, (None, None, outcome))
-            rows += [(key.encode(), encode(row)) for key, row in found]
+            rows += found
         return rows
 
     def _pack_clients(self, topic: str, part: pa.RecordBatch) -> list[Row]:
