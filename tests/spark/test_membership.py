@@ -234,11 +234,33 @@ def test_where_batches_end_changes_nothing(clock: dict[str, int]):
 
 
 def test_records_of_one_batch_are_folded_in_the_logs_order(clock: dict[str, int]):
-    """Spark passes a key's rows in any order; probes come last, because they are about the present."""
+    """Spark passes a key's rows in any order."""
     rows, in_order, shuffled = golden_rows("classic-rdk-range-join-leave"), Query(), Query()
     in_order.take(rows)
     shuffled.fold(reversed(addressed(rows)))
     assert in_order.latest() == shuffled.latest()
+
+
+def test_a_probe_of_a_batch_counts_for_the_rebalance_during_which_it_was_made():
+    """However many rebalances the batch has, as each narrows the bounds of its rebalance in a batch of its own."""
+    probe = probe_row("g", "PreparingRebalance", at_ms=1_030_000)
+    rows = [group_row("g", 1, 1), probe, group_row("g", 2, 31), group_row("g", 3, 200)]
+    one_by_one, at_once = Query(), Query()
+    for row in rows:
+        one_by_one.take([row])
+    at_once.take([*rows[2:], *rows[:2]])
+    assert at_once.latest() == one_by_one.latest()
+    found = [decode(value or b"", Rebalance) for (_, key), value in at_once.latest().items() if "/7-31" in key]
+    assert [each.started_before_ms for each in found] == [1_030_000]
+
+
+def test_a_log_whose_times_go_back_is_folded_in_its_order():
+    """A probe does not change the order of the records around it."""
+    _, partition, offset, _, key, value = group_row("g", 2, 2)
+    back = (CONFIG.source_topic, partition, offset, 500_000, key, value)
+    query = Query()
+    query.take([back, probe_row("g", "Stable", at_ms=900_000), group_row("g", 1, 1), group_row("g", 3, 3)])
+    assert (query.group("g").generation, query.group("g").log_offset) == (3, 3)
 
 
 def test_groups_of_one_bucket_are_kept_apart():

@@ -8,10 +8,13 @@ group that fails is quarantined and counted; the rest of the batch is processed.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -319,12 +322,10 @@ class GroupProcessor(StatefulProcessor):
         """Fold one group's rows; return its state (null if nothing is known of it yet) and the output rows."""
         kept = self._groups.getValue((group,))
         before = new_state(self._config.cluster, group) if kept is None else load_state(bytes(kept[0]))
-        # Spark passes a key's rows in no particular order; they must be folded in the order of the log.
-        rows.sort(key=lambda row: (self._is_probe(row), row["partition"], row["offset"]))
         state = before
         changed: dict[str, Rebalance] = {}
         is_rebuilt = group in bucket.rebuilt
-        for row in rows:
+        for row in self._in_order(rows):
             try:
                 each = self._to_input(row, is_rebuilt=is_rebuilt)
                 if isinstance(each, Probe):
@@ -343,6 +344,19 @@ class GroupProcessor(StatefulProcessor):
         if state.snapshot != before.snapshot:
             outputs.append(self._group_row(state.snapshot))
         return state, outputs
+
+    def _in_order(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Yield a group's rows, which Spark passes in any order: records in the order of the log, probes at their time.
+
+        What a probe says about a rebalance counts only until the next one. Times in a log may go back; places do not.
+        """
+        by_place = sorted(rows, key=lambda row: (self._is_probe(row), row["partition"], row["offset"]))
+        records = [row for row in by_place if not self._is_probe(row)]
+        times = itertools.accumulate((row["timestamp_ms"] for row in records), max)
+        probes = [(row["timestamp_ms"], row) for row in by_place[len(records) :]]
+        probes.sort(key=itemgetter(0))
+        for _, row in heapq.merge(zip(times, records, strict=True), probes, key=itemgetter(0)):
+            yield row
 
     def _is_probe(self, row: Row) -> bool:
         return bool(row["topic"] == self._config.probes_topic)
