@@ -1,7 +1,7 @@
 """Gaps between commits that are longer than usual."""
 
 from rebalance_contract import CommitActivity, CommitGap, TopicCommits
-from rebalance_streaming.engine.commit_gaps import CommitRhythm
+from rebalance_streaming.engine.commit_gaps import KEPT_GAPS, CommitRhythm, EndedGaps
 
 T0 = 1_000_000
 
@@ -62,3 +62,26 @@ def test_a_new_partition_changes_nothing_for_the_others():
     take(rhythm, *(row((3, at)) for at in (0, 2_000, 4_000)))
     assert take(rhythm, row((1, 5_000), (3, 6_000), (7, 6_000))) == []
     assert take(rhythm, row((3, 30_000))) == [(3, 6_000, 30_000)]
+
+
+def test_gaps_wait_until_everything_up_to_their_end_was_read():
+    """Then the rebalances that they overlap are known; each gap is taken once."""
+    gaps = [CommitGap("orders", 0, T0, T0 + at) for at in (10_000, 30_000, 20_000)]
+    ended = EndedGaps()
+    ended.add("g", gaps)
+    ended.add("h", [])
+    assert list(ended.take(T0 + 9_999)) == []
+    assert list(ended.take(T0 + 20_000)) == [("g", [gaps[0], gaps[2]])]
+    assert list(ended.take(T0 + 20_000)) == []
+    assert list(ended.take(None)) == [("g", [gaps[1]])]
+    assert list(ended.take(None)) == []
+
+
+def test_gaps_of_a_group_that_is_gone_and_too_many_gaps_are_dropped():
+    """The query whose rows are awaited may be stopped for days."""
+    ended = EndedGaps()
+    ended.add("gone", [CommitGap("orders", 0, T0, T0 + 10_000)])
+    ended.forget_group("gone")
+    ended.add("g", [CommitGap("orders", number, T0, T0 + 10_000) for number in range(KEPT_GAPS + 1)])
+    ((_, kept),) = ended.take(None)
+    assert (len(kept), kept[0].partition) == (KEPT_GAPS, 1)

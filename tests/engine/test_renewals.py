@@ -75,6 +75,7 @@ def test_of_a_forgotten_group_no_impact_follows_its_tombstone():
         *pulse(T0 + 20 * SECOND, T0 + MINUTE, [0, 1]),
     ):
         engine.apply(row, T0 + MINUTE)
+    engine._take_gaps(T0 + MINUTE)
     assert engine._impact.totals(GROUP) is not None
     engine.apply(GroupGone(CLUSTER, GROUP), T0 + 24 * HOUR)
     published = engine.advance(T0 + 24 * HOUR)

@@ -6,7 +6,7 @@ when it is much longer than the two before it, so that a client that commits onc
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from rebalance_streaming.activity.offsets import FEW, Ints, places, widened
 
 #: One and a half times the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
+#: Gaps kept per group.
+KEPT_GAPS = 5_000
 #: How much longer than usual a gap must be. With commits at random times, one gap in ten is.
 _UNUSUAL = 2.5
 _NEVER = -1
@@ -69,6 +71,39 @@ class CommitRhythm:
             known = self._topics[name] = _with_room(known, partitions)
             at = known.partitions.searchsorted(partitions)
         return _take_few(known, at, commits) if len(partitions) <= FEW else _take_many(known, at, commits)
+
+
+class EndedGaps:
+    """Gaps that wait for the rows of the rebalances they overlap, which another query writes.
+
+    A gap belongs to the latest of these. Totals of lost time never decrease: a gap that was counted for an earlier
+    rebalance first would be counted twice.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[CommitGap]] = {}
+
+    def add(self, group: str, gaps: list[CommitGap]) -> None:
+        """Keep gaps of a group until they are taken; of very many, the oldest are dropped."""
+        if gaps:
+            waiting = self._waiting.setdefault(group, [])
+            waiting += gaps
+            del waiting[:-KEPT_GAPS]
+
+    def take(self, until_ms: int | None) -> Iterator[tuple[str, list[CommitGap]]]:
+        """Remove and yield, by group, the gaps that ended by a time; null: all."""
+        for group, gaps in list(self._waiting.items()):
+            ended = [each for each in gaps if until_ms is None or each.resumed_at_ms <= until_ms]
+            if len(ended) == len(gaps):
+                del self._waiting[group]
+            elif ended:
+                self._waiting[group] = [each for each in gaps if until_ms is not None and each.resumed_at_ms > until_ms]
+            if ended:
+                yield group, ended
+
+    def forget_group(self, group: str) -> None:
+        """Drop a group that is gone."""
+        self._waiting.pop(group, None)
 
 
 def _take_few(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int, int, int]]:

@@ -45,7 +45,7 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.findings import topic_key
 from rebalance_streaming.detect.judgement import Judgement
-from rebalance_streaming.engine.commit_gaps import CommitRhythm
+from rebalance_streaming.engine.commit_gaps import CommitRhythm, EndedGaps
 from rebalance_streaming.engine.impact import ImpactTracker
 from rebalance_streaming.engine.lag import LagTable, LagWindow
 from rebalance_streaming.engine.rows import DIAGNOSED, GroupGone, Input, Output, RowGone
@@ -104,6 +104,7 @@ class Engine:
         self._impact = ImpactTracker(config.cluster)
         self._schedule = Schedule()
         self._rhythms: dict[str, CommitRhythm] = {}
+        self._gaps = EndedGaps()
         self._groups: dict[str, GroupSnapshot] = {}
         self._published: dict[str, GroupLag] = {}
         #: When an earlier run last published a group's lag.
@@ -216,8 +217,7 @@ class Engine:
             return
         self._lag.measure(row.group, row.last_commit_ms)
         gaps = self._rhythms.setdefault(row.group, CommitRhythm()).take(row)
-        if gaps:
-            self._impact.take_commit_gaps(row.group, gaps)
+        self._gaps.add(row.group, gaps)
         self._schedule.touch(row.group, at_ms)
         self._detector.take_commits(row)
 
@@ -274,7 +274,7 @@ class Engine:
             self._gone.append(RowGone(topics.LAG, self._cluster, group))
         if self._impact.totals(group) is not None:
             self._gone.append(RowGone(topics.IMPACT, self._cluster, group))
-        for table in (self._lag, self._impact):
+        for table in (self._lag, self._impact, self._gaps):
             table.forget_group(group)
         self._schedule.forget(group)
         for known in (self._rhythms, self._published, self._restored_ms):
@@ -291,6 +291,7 @@ class Engine:
         that need no judgement, above all lag, are returned in any case.
         """
         judged_ms = now_ms if read_until_ms is None else min(now_ms, read_until_ms)
+        self._take_gaps(judged_ms)
         impacts = self._take_impacts()
         # Tombstones come before the rows of a new group of the same name.
         rows: list[Output] = [*self._gone]
@@ -315,6 +316,7 @@ class Engine:
         These are lag and timing of each group as of now, all findings that were not withdrawn, whether they changed or
         not, and the impacts that changed since the last call.
         """
+        self._take_gaps(None)
         impacts = self._take_impacts()
         self._take_judgement(self._detector.finish())
         return [
@@ -323,6 +325,11 @@ class Engine:
             *self._detector.timings(now_ms),
             *self._detector.findings.all(),
         ]
+
+    def _take_gaps(self, read_until_ms: int | None) -> None:
+        """Assign the gaps in commits that ended by a time, or all, to the rebalances, which are all known by then."""
+        for group, gaps in self._gaps.take(read_until_ms):
+            self._impact.take_commit_gaps(group, gaps)
 
     def _take_judgement(self, judgement: Judgement) -> list[Output]:
         """Count members removed by timeouts; return the findings that changed, each as it is now."""

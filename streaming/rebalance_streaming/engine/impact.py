@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance, RebalanceImpact
+from rebalance_streaming.engine.commit_gaps import KEPT_GAPS
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 from rebalance_streaming.engine.measured_lag import MeasuredLag
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
@@ -18,8 +19,8 @@ from rebalance_streaming.observed.coordinator_log import RebalanceStart
 #: Rebalances of a group whose cost may still change, and those whose share of the totals may still change.
 _KEPT_REBALANCES, _COUNTED = 30, 100
 #: Gaps are kept until the row of their rebalance, which another query writes, has come: for as long as a start reads
-#: back, and at most this many per group. Gaps that belong to a rebalance stay with it for longer.
-_GAPS_KEPT_MS, _KEPT_GAPS = 3_600_000, 5_000
+#: back, and at most `KEPT_GAPS` per group. Gaps that belong to a rebalance stay with it for longer.
+_GAPS_KEPT_MS = 3_600_000
 
 #: Topic and partition.
 _Place = tuple[str, int]
@@ -261,7 +262,7 @@ def _latest_overlapping(latest_first: Iterable[_RebalanceCost], gap: CommitGap) 
 def _drop_old_gaps(gaps: deque[CommitGap], latest_first: Sequence[_RebalanceCost]) -> None:
     """Drop old gaps, but keep those that belong to a rebalance with it, so that its cost does not fall."""
     horizon_ms = gaps[-1].resumed_at_ms - _GAPS_KEPT_MS
-    while len(gaps) > _KEPT_GAPS or gaps[0].resumed_at_ms < horizon_ms:
+    while len(gaps) > KEPT_GAPS or gaps[0].resumed_at_ms < horizon_ms:
         gone = gaps.popleft()
         owner = _latest_overlapping(latest_first, gone)
         if owner is not None:
