@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from histories import CLUSTER, GROUP, HOUR, MINUTE, T0, member, probe, rebalance
+from histories import CLUSTER, GROUP, HOUR, MINUTE, T0, member, probe, rebalance, snapshot
 from rebalance_contract import GroupState, Probe, Rebalance, decode, encode
 from rebalance_streaming.observed import history as history_module
 from rebalance_streaming.observed.coordinator_moves import find_moves
@@ -28,6 +29,18 @@ def probed(*states: str, asked_every: int = 1) -> GroupHistory:
 def minutes(history: GroupHistory) -> Sequence[int]:
     """Return in which minutes the kept probes were made."""
     return [(each.at_ms - T0) // MINUTE for each in history.sightings]
+
+
+def test_the_age_of_a_group_is_not_made_up():
+    """At a start rows are read before the time is known; a group that only a probe described has no time in its row."""
+    history = GroupHistory(CLUSTER, GROUP)
+    unseen = replace(snapshot(T0), first_seen_ms=None, updated_at_ms=None)
+    history.take_group(unseen, 0)
+    assert history.first_ms is None
+    history.take_group(unseen, T0 + MINUTE)
+    assert history.first_ms == T0 + MINUTE
+    history.take_group(snapshot(T0), 0)
+    assert history.first_ms == snapshot(T0).first_seen_ms
 
 
 @pytest.mark.parametrize("asked_every", [1, 2, 3])

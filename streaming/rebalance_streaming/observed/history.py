@@ -110,14 +110,19 @@ class GroupHistory:
     _listed_ids: frozenset[str] = frozenset()
 
     def take_group(self, snapshot: GroupSnapshot, at_ms: int) -> None:
-        """Process a snapshot; one that is older than the known one changes nothing."""
+        """Process a snapshot; one that is older than the known one changes nothing.
+
+        `at_ms` is 0 at a start, before the time is known up to which the rows have been read.
+        """
         known = self.snapshot
         if known is not None and _position(snapshot) < _position(known):
             return
         if known is not None:
             self._note_released(known, snapshot, at_ms)
         self.snapshot = snapshot
-        self._note_age(snapshot.first_seen_ms if snapshot.first_seen_ms is not None else at_ms)
+        first_ms = at_ms if snapshot.first_seen_ms is None else snapshot.first_seen_ms
+        if first_ms:
+            self._note_age(first_ms)
         self._shared(snapshot.members)
         if snapshot.members:
             self.had_members_ms = max(snapshot.updated_at_ms or at_ms, self.had_members_ms or 0)
