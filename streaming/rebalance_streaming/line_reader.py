@@ -37,6 +37,8 @@ OWN_SUFFIXES = tuple(f".{each.name}" for each in topics.TOPICS if set(each.write
 _LOG_MARKS = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
 
 _CACHED_KEYS = 1_000_000
+#: Commits are packed as by a stream that reads them every second, its default trigger.
+_BATCH_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class LineReader:
     def pack(
         self, lines: Sequence[RecordedLine], probed_ms: Mapping[str, Sequence[int]]
     ) -> Iterable[contract.CommitActivity]:
-        """Return the packed rows of commit lines; commits of one group and pane are merged, except across a probe.
+        """Return the packed rows of commit lines; commits of one group and second are merged, except across a probe.
 
         `probed_ms` has the times of probes of end offsets by group.
         """
@@ -92,7 +94,7 @@ class LineReader:
             np.array([line.timestamp_ms for line in visible], dtype=np.int64),
         )
         batch = decode_commits(keys, values, self._keys)
-        return pack_commits(batch, log, self.cluster, self.pane_ms, probed_ms=probed_ms)
+        return pack_commits(batch, log, self.cluster, self.pane_ms, probed_ms=probed_ms, batch_ms=_BATCH_MS)
 
     def log_rows(self, line: RecordedLine) -> list[contract.CoordinatorActivity] | None:
         """Return the rows of a line with broker log lines; null if it has none."""

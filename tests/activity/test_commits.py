@@ -28,6 +28,7 @@ def pack(
     *,
     reported_ms: Sequence[int] = (),
     probed_ms: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    batch_ms: int | None = None,
 ) -> list[CommitActivity]:
     """Pack commits that are consecutive in one log partition; their commit times are those of their records."""
     keys = pa.array([fill.commit_key(group, "t", p) for group, p, _, _ in commits], pa.binary())
@@ -43,7 +44,7 @@ def pack(
         np.array([at for *_, at in commits], dtype=np.int64),
     )
     batch = decode_commits(keys, pa.array(values, pa.binary()), KeyCache())
-    return list(pack_commits(batch, log, "c", PANE_MS, eras or {}, probed_ms=probed_ms))
+    return list(pack_commits(batch, log, "c", PANE_MS, eras or {}, probed_ms=probed_ms, batch_ms=batch_ms))
 
 
 def test_the_last_commit_of_a_partition_counts():
@@ -138,6 +139,17 @@ def test_a_row_ends_where_the_group_was_probed():
         ("b", ((0, 2),), [[2]]),
     ]
     assert [each.last_log_offset for each in found] == [102, 103, 105, 106, 104]
+
+
+def test_a_pane_has_a_row_for_each_batch():
+    """The rows of a pane have its start, and together its commits."""
+    commits: list[Commit] = [("g", 0, 1, 5_100), ("g", 0, 2, 5_900), ("g", 0, 3, 6_000), ("g", 0, 4, 10_000)]
+    found = pack(commits, probed_ms={"g": [5_500]}, batch_ms=1_000)
+    assert [each.pane_counts for each in found] == [((5_000, 1),), ((5_000, 1),), ((5_000, 1),), ((10_000, 1),)]
+    assert [each.topics["t"].offsets for each in found] == [[1], [2], [3], [4]]
+    assert {each.pane_ms for each in found} == {PANE_MS}
+    (history, _) = pack(commits, {3: LogEra(first_live=103)}, batch_ms=1_000)
+    assert (history.is_history, history.commits) == (True, 3)
 
 
 def test_a_probe_changes_the_order_of_no_commits():

@@ -54,9 +54,9 @@ class LogColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """First and last commit per (key, pane, part of the pane), sorted by group, pane, part and log offset.
+    """First and last commit per (key, pane or batch, part between probes), sorted by group, time and log offset.
 
-    `part` numbers pairs of pane and part.
+    `pane` is the number of the pane, or of the batch if there are several in a pane; `part` is that of the part.
     """
 
     group: Ints
@@ -83,6 +83,7 @@ def pack_commits(
     era: Mapping[int, LogEra] = MappingProxyType({}),
     *,
     probed_ms: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    batch_ms: int | None = None,
 ) -> Iterator[CommitActivity]:
     """Yield one row per group and pane of the commits, which must be in log order within a partition.
 
@@ -91,17 +92,19 @@ def pack_commits(
     first read a partition (`era`) only give a position: all their panes are merged into one row per group, however long
     the log is. A row that would exceed the maximum size is split into several, in the order of their last positions in
     the log. `probed_ms` has the times at which end offsets were probed, by group: no row has commits from before and
-    after such a time, so that lag can be measured with the commits until then.
+    after such a time, so that lag can be measured with the commits until then. With `batch_ms`, which must divide
+    `pane_ms`, a pane has several rows, as if the records were read in batches of this time.
     """
     name_bytes = _topic_sizes(batch)
     usable = np.flatnonzero((batch.key_code >= 0) & (batch.outcome <= Outcome.TOMBSTONE))
     usable = usable[name_bytes[batch.keys.topic_code[batch.key_code[usable]]] <= LONGEST_TOPIC]
     history = _is_history(log, usable, era)
-    last = _last_per_key_and_pane(batch, log, usable, pane_ms, history, probed_ms=probed_ms)
+    unit_ms = batch_ms or pane_ms
+    last = _last_per_key_and_pane(batch, log, usable, unit_ms, history, probed_ms=probed_ms)
     counts = _history_counts(batch, log, usable, history) if history.any() else {}
     for start, end in _runs(last.group, last.part):
         for a, b in _fitting(name_bytes[last.topic[start:end]]):
-            common = _Common(cluster, pane_ms, era, counts if a == 0 else {})
+            common = _Common(cluster, pane_ms, unit_ms, era, counts if a == 0 else {})
             yield _row(last, start + a, start + b, batch, common)
 
 
@@ -117,6 +120,7 @@ def _topic_sizes(batch: CommitBatch) -> Ints:
 class _Common:
     cluster: str
     pane_ms: int
+    unit_ms: int
     era: Mapping[int, LogEra]
     counts: Mapping[int, tuple[tuple[int, int], ...]]
 
@@ -128,7 +132,8 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
     if history:
         pane_counts = common.counts.get(group, ())
     else:
-        pane_counts = ((int(last.pane[start]) * common.pane_ms, int(last.commits[start:end].sum())),)
+        start_ms = int(last.pane[start]) * common.unit_ms // common.pane_ms * common.pane_ms
+        pane_counts = ((start_ms, int(last.commits[start:end].sum())),)
     return CommitActivity(
         cluster=common.cluster,
         group=batch.keys.groups[group],
@@ -147,14 +152,14 @@ def _last_per_key_and_pane(
     batch: CommitBatch,
     log: LogColumns,
     usable: Ints,
-    pane_ms: int,
+    unit_ms: int,
     history: Bools,
     *,
     probed_ms: Mapping[str, Sequence[int]],
 ) -> _Last:
     keys = batch.keys
     key = batch.key_code[usable].astype(np.int64)
-    pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // pane_ms)
+    pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // unit_ms)
     panes, part = np.unique(pane, return_inverse=True)
     probes = _probes_before(batch, log, usable, probed_ms)
     if probes is not None:
