@@ -114,7 +114,21 @@ def test_a_deleted_offset_leaves_and_a_grown_topic_joins():
     probe(table, {0: 2, 1: 2, 5: 9}, at_ms=T0 + 6_000)
     assert lag_of(table).topics["orders"].partitions == [0, 5]
     commit(table, {0: None, 5: None}, at_ms=T0 + 10_000)
-    assert table.lag("g", T0) is None
+    lag = lag_of(table)
+    assert (lag.topics, lag.total, lag.commits, lag.last_commit_ms) == ({}, None, 6, T0 + 10_000)
+
+
+def test_totals_do_not_fall_when_the_last_offset_expires():
+    """Neither then nor at a start after it, which reads the recent rows of commits again."""
+    before = LagTable()
+    commit(before, {0: 10}, log_offset=7)
+    commit(before, {0: None}, at_ms=T0 + 5_000, log_offset=8)
+    after = LagTable()
+    after.restore(lag_of(before))
+    commit(after, {0: 10}, log_offset=7)
+    commit(after, {0: None}, at_ms=T0 + 5_000, log_offset=8)
+    assert (lag_of(after).commits, lag_of(after).last_log_offset) == (2, 8)
+    assert LagTable().lag("g", T0) is None
 
 
 def test_a_repeated_row_changes_nothing():
@@ -159,7 +173,7 @@ def test_what_a_coordinator_holds_no_more_is_forgotten(others: int):
     restarted.restore(lag_of(table, T0 + 3))
     for passed in (4, 5, 6):
         held(restarted, {}, at_ms=T0 + passed)
-    assert restarted.lag("g", T0 + 6) is None
+    assert lag_of(restarted, T0 + 6).topics == {}
 
 
 def test_a_probe_with_some_of_the_offsets_forgets_none():

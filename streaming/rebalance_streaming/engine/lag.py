@@ -201,9 +201,12 @@ class LagTable:
     def lag(
         self, group: str, now_ms: int, cluster: str = "", windows: dict[str, GroupWindow] | None = None
     ) -> GroupLag | None:
-        """Return a group's lag with the ends known now; null for a group without commits."""
+        """Return a group's lag with the ends known now; null for a group that has never committed.
+
+        A group whose offsets were all deleted keeps its totals.
+        """
         known = self._groups.get(group)
-        if known is None or not known.topics:
+        if known is None or not (known.topics or known.total_commits):
             return None
         stable = self._reads_committed(group)
         topics: dict[str, TopicLag] = {}
