@@ -7,12 +7,25 @@ import json
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from e2e.rig import Rig, read_topic
-from rebalance_contract import GroupLag, GroupTiming, Rebalance, decode, encode, topics
+from rebalance_contract import (
+    Finding,
+    GroupLag,
+    GroupSnapshot,
+    GroupTiming,
+    Probe,
+    Rebalance,
+    decode,
+    encode,
+    settled,
+    topics,
+)
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.engine.engine import Engine
 from rebalance_streaming.recording import read_lines
@@ -29,15 +42,23 @@ Rows = dict[tuple[Any, ...], Row]
 
 
 def assert_replay_agrees(rig: Rig) -> None:
-    """Check that a replayed recording of the stream's input has the same rows and causes."""
+    """Check that a replayed recording of the stream's input has the same rows.
 
-    def causes_differ(findings: Rows) -> dict[str, Any]:
-        live, replayed = _causes_found(rows(rig, "findings", ("finding_id",))), _causes_found(findings)
+    All fields are compared except those that the functions below name, with the reason. Findings are compared in the
+    fields that do not depend on when they were judged; the other fields are compared on recordings, where both can be
+    judged up to the same moment (tests/engine/test_live_and_replay.py). Nothing is written to the topics of the groups:
+    lag is 0 or not known.
+    """
+
+    def findings_differ(findings: Rows) -> dict[str, Any]:
+        live = rows(rig, "findings", ("finding_id",))
+        causes, again = _causes_found(live), _causes_found(findings)
         judged = {"/".join(each) for each in _rebalances(rig)}
-        is_same = live == replayed and live.keys() == judged
-        return {} if is_same else {"live": live, "replayed": replayed}
+        if causes != again or causes.keys() != judged:
+            return {"live": causes, "replayed": again}
+        return differences(_lasting(live), _lasting(findings), set())
 
-    _await_agreement(rig, ("rebalance", "group", "impact", "lag", "timing"), causes_differ)
+    _await_agreement(rig, _DIFFERENCES, findings_differ)
 
 
 def _rebalances(rig: Rig) -> Rows:
@@ -50,7 +71,9 @@ def _rebalances(rig: Rig) -> Rows:
 def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> None:
     """Check that a replayed recording of the stream's input has the same groups, rebalances and causes.
 
-    `judged` names the groups whose causes are compared: those that were found, including ones that are over by now.
+    Bounds and durations of rebalances are left out: what a probe says of one counts while it is the latest, and a fault
+    may delay the probe beyond that. `judged` names the groups whose causes are compared: those that were found,
+    including ones that are over by now.
     """
 
     def causes_differ(findings: Rows) -> dict[str, Any]:
@@ -59,10 +82,14 @@ def assert_facts_and_causes_agree(rig: Rig, judged: Callable[[str], bool]) -> No
         reported = {each for each in live.keys() | replayed.keys() if judged(each.rpartition("/")[0])}
         return {each: (live.get(each), replayed.get(each)) for each in reported if live.get(each) != replayed.get(each)}
 
-    _await_agreement(rig, ("rebalance", "group"), causes_differ)
+    _await_agreement(rig, _FACTS, causes_differ)
 
 
-def _await_agreement(rig: Rig, kinds: Iterable[str], causes_differ: Callable[[Rows], dict[str, Any]]) -> None:
+def _await_agreement(
+    rig: Rig,
+    rows_differ: Mapping[str, Callable[[Rig, Rows], dict[Any, Any]]],
+    causes_differ: Callable[[Rows], dict[str, Any]],
+) -> None:
     found: dict[str, Any] = {}
 
     def agreed() -> bool:
@@ -70,28 +97,27 @@ def _await_agreement(rig: Rig, kinds: Iterable[str], causes_differ: Callable[[Ro
         # has crashed, so both sets of causes must be read at about the same time.
         replayed = replay_recording(rig)
         found.clear()
-        found.update({kind: _DIFFERENCES[kind](rig, replayed[kind]) for kind in kinds})
+        found.update({kind: differ(rig, replayed[kind]) for kind, differ in rows_differ.items()})
         found["cause"] = causes_differ(replayed["finding"])
         return not any(found.values())
 
     wait_for(agreed, lambda: f"the same rows replayed and live, not {found}", 420, every=2)
 
 
-#: Bounds of when a rebalance began and how long it took: they depend on when evidence was read, and the stream uses
-#: evidence only while the rebalance is the latest.
-_BOUNDS = {"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"}
+#: Bounds of when a rebalance began and of how long it took.
+_BOUNDS = frozenset({"started_after_ms", "started_before_ms", "duration_min_ms", "duration_max_ms"})
 
 
-def rebalances_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the differing fields by rebalance; fields that an earlier version did not write are not compared."""
+def rebalances_differ(rig: Rig, replayed: Rows, ignored: frozenset[str] = frozenset()) -> dict[Any, Any]:
+    """Return the differing fields by rebalance, without ignored ones and any that an earlier version did not write."""
     live = _rebalances(rig)
     written = {key: live.get(key, row).keys() for key, row in replayed.items()}
     known = {key: {name: value for name, value in row.items() if name in written[key]} for key, row in replayed.items()}
-    return differences(live, known, _BOUNDS)
+    return differences(live, known, ignored)
 
 
-def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the differing fields by group, except durations, which depend on the bounds above.
+def groups_differ(rig: Rig, replayed: Rows, read: Callable[[Row], Row] | None = None) -> dict[Any, Any]:
+    """Return the differing fields by group; `read` returns what to compare of a row, null: `as_settled`.
 
     Groups that only commit have a row in the replay; in live operation they have a row of lag, and their row of groups
     has at most the coordinator that a probe found.
@@ -99,67 +125,109 @@ def groups_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
     simple = {key for key, row in replayed.items() if row["type"] == "simple"}
     live = {key: row for key, row in rows(rig, "groups", ("group",)).items() if row["type"] or key not in simple}
     replayed = {key: row for key, row in replayed.items() if key not in simple}
-    return differences(_settled(live), _settled(replayed), set())
+    compared = read or as_settled
+    return differences(*({key: compared(row) for key, row in each.items()} for each in (live, replayed)), set())
 
 
-def _settled(groups: Rows) -> Rows:
-    return {key: as_settled(row) for key, row in groups.items()}
+def _without_durations(row: Row) -> Row:
+    """Return a group's row without durations, and without panes that have nothing else."""
+    row = as_settled(row)
+    counters = {name: value for name, value in row["counters"].items() if name not in ("durations", "duration_ms")}
+    panes = [{name: n for name, n in pane.items() if name != "rebalancing_ms"} for pane in row["windows"]["panes"]]
+    counted = [pane for pane in panes if any(n for name, n in pane.items() if name != "start_ms")]
+    return {**row, "counters": counters, "windows": {**row["windows"], "panes": counted}}
 
 
 def as_settled(row: Row) -> Row:
-    """Return a group's row after its last rebalance was added to its totals, without durations."""
-    counters, panes = dict(row["counters"]), [dict(pane) for pane in row["windows"]["panes"]]
-    if row["settlement"]:
-        counters["partitions_moved"] += row["settlement"]["partitions_moved"]
-    for name in ("durations", "duration_ms"):
-        del counters[name]
-    for pane in panes:
-        del pane["rebalancing_ms"]
-    counted = [pane for pane in panes if any(n for name, n in pane.items() if name != "start_ms")]
-    return {**row, "settlement": None, "counters": counters, "windows": {**row["windows"], "panes": counted}}
+    """Return a group's row after its last rebalance was added to its totals, as readers of the totals see it.
+
+    A row of an earlier version lacks later fields, which are left out again.
+    """
+    read = decode(json.dumps(row).encode(), GroupSnapshot)
+    if read.settlement is None:
+        return row
+    counters: Row = json.loads(encode(settled(read.counters, read.settlement)))
+    known = {name: value for name, value in counters.items() if name in row["counters"]}
+    return {**row, "settlement": None, "counters": known}
 
 
-#: Lag at the time of a probe is calculated with the commits read so far: in live operation those of each batch, in a
-#: replay those of each pane, so that a group's first probe may find its commits in one but not in the other.
-_LAG_AROUND = ("lag_before", "lag_peak", "lag_recovered_at_ms")
+#: Fields that say what was measured at probes.
+_LAG_AROUND = {"lag_before", "lag_peak", "lag_recovered_at_ms"}
 
 
 def impacts_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the differing fields except lag, by rebalance, or by group for the totals."""
-    return differences(_costs(rows(rig, "impact", ("group", "rebalance_id"))), _costs(replayed), {"kind"})
+    """Return the differing fields by rebalance, or by group for the totals.
+
+    A probe is read a moment after it was made, and the stream may have read a group's first commit in between: it then
+    knows the lag at that probe, which is not known in a replay. Rows of such groups may differ in lag.
+    """
+    live = rows(rig, "impact", ("group", "rebalance_id"))
+    overtaken = _overtaken(rig) if live != replayed else set()
+    unsure = {key for key in live.keys() | replayed.keys() if key[0] in overtaken}
+    found = differences(_of(live, unsure), _of(replayed, unsure), _LAG_AROUND)
+    # Without lag these rows, or the shares of these rebalances, may be empty on one side and missing on the other.
+    found = {key: values for key, values in found.items() if not _is_nothing(values)}
+    return found | differences(_without(live, unsure), _without(replayed, unsure), set())
 
 
-def _costs(impacts: Rows) -> Rows:
-    """Return the impact of rebalances without lag, and without rows and shares that are empty without it."""
-    found: Rows = {}
-    for (group, name), row in impacts.items():
-        if name:
-            cost = {field: value for field, value in row.items() if field not in _LAG_AROUND}
-            says = cost["silences"] or any(cost.get(field) is not None for field in _HOW_LEFT)
-        else:
-            shares = {each: share for each, share in row["counted"].items() if _is_cost(share)}
-            cost = {**row, "counted": shares}
-            says = shares or _is_cost(row["earlier"])
-        if says:
-            found[group, name] = cost
-    return found
+def _of(found: Rows, keys: Collection[tuple[Any, ...]]) -> Rows:
+    return {key: _with_costs(row) for key, row in found.items() if key in keys}
 
 
-_HOW_LEFT = ("expired", "poll_timeout")
+def _without(found: Rows, keys: Collection[tuple[Any, ...]]) -> Rows:
+    return {key: row for key, row in found.items() if key not in keys}
+
+
+def _with_costs(row: Row) -> Row:
+    """Return a row of impact; of a group's totals without shares that cost nothing."""
+    if "counted" not in row:
+        return row
+    return {**row, "counted": {name: share for name, share in row["counted"].items() if _is_cost(share)}}
 
 
 def _is_cost(share: Row) -> bool:
     return any(value for field, value in share.items() if field != "started_at_ms")
 
 
+def _is_nothing(values: Any) -> bool:
+    """Whether a difference is a row that one side does not have, and that says nothing apart from lag."""
+    if not isinstance(values, tuple):
+        return False
+    row: Row = next(each for each in values if each is not None)
+    if "counted" in row:
+        return not row["counted"] and not _is_cost(row["earlier"])
+    return not row["silences"] and row["expired"] is None and row["poll_timeout"] is None
+
+
+#: How soon the stream reads a record once it was written.
+_READ_WITHIN_MS = 1_000
+
+
+def _overtaken(rig: Rig) -> set[str]:
+    """Return the groups whose first commit may have been read before a probe that was made before it."""
+    first = {key[0]: row["first_commit_ms"] for key, row in rows(rig, "lag", ("group",)).items()}
+    found = set()
+    with (rig.directory / "recording.jsonl").open("rb") as file:
+        for line in read_lines([file]):
+            if line.topic.endswith(topics.PROBES.name) and line.value is not None:
+                probe = decode(line.value, Probe)
+                first_ms = first.get(probe.group)
+                if first_ms is not None and probe.probed_at_ms < first_ms <= line.timestamp_ms + _READ_WITHIN_MS:
+                    found.add(probe.group)
+    return found
+
+
 def lags_differ(rig: Rig, replayed: Rows) -> dict[Any, Any]:
-    """Return the differing fields by group, except durations; replayed windows end when the published ones do."""
+    """Return the differing fields by group; replayed windows end when the published ones do.
+
+    Slopes are left out where the live row has none.
+    """
     live, engine = rows(rig, "lag", ("group",)), _engine_of(rig)
     # Rows of the last groups may still arrive, or have arrived since the replay.
     if replayed.keys() != live.keys():
         return {each: (live.get(each), replayed.get(each)) for each in replayed.keys() ^ live.keys()}
     again = {key: _row_as_of(engine, GroupLag, key[0], row["at_ms"]) for key, row in live.items()}
-    return differences(_without_some(live, live), _without_some(again, live), set())
+    return differences(live, _without_slopes(again, live), set())
 
 
 def timings_differ(rig: Rig, _: Rows) -> dict[Any, Any]:
@@ -198,15 +266,15 @@ def _row_as_of(engine: Engine, kind: type[GroupLag] | type[GroupTiming], group: 
     return next((dict(json.loads(encode(row))) for row in found), {})
 
 
-def _without_some(lags: Rows, live: Rows) -> Rows:
-    """Return rows of lag without ratios of time, and without slopes where the live row has none.
+def _without_slopes(lags: Rows, live: Rows) -> Rows:
+    """Return rows of lag without slopes where the live row has none.
 
     A slope needs two probes. A live row is published as soon as there is lag to report; the second probe alone does not
     publish it again.
     """
     found: Rows = {}
     for key, row in lags.items():
-        windows = {name: {**each, "rebalancing_ratio": None} for name, each in row["windows"].items()}
+        windows = {name: dict(each) for name, each in row["windows"].items()}
         for name, each in live[key]["windows"].items():
             if each["lag_slope"] is None:
                 windows[name]["lag_slope"] = None
@@ -214,7 +282,7 @@ def _without_some(lags: Rows, live: Rows) -> Rows:
     return found
 
 
-def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]:
+def differences(live: Rows, replayed: Rows, ignored: Collection[str]) -> dict[Any, Any]:
     """Return (live, replayed) of every differing field by key; a row missing on one side differs as a whole."""
     found: dict[Any, Any] = {}
     for key in live.keys() | replayed.keys():
@@ -222,7 +290,7 @@ def differences(live: Rows, replayed: Rows, ignored: set[str]) -> dict[Any, Any]
         if one is None or other is None:
             found[key] = one, other
             continue
-        names = (one.keys() | other.keys()) - ignored
+        names = (one.keys() | other.keys()) - {*ignored}
         unlike = {name: (one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)}
         if unlike:
             found[key] = unlike
@@ -249,6 +317,25 @@ def _causes_found(findings: Rows) -> dict[str, str]:
     return _causes(counted, "firing", "resolved")
 
 
+#: Fields of findings that are the same whenever a rebalance was judged; the beginning of patterns is when they were
+#: noticed. Evidence, confidence and advice grow with what is known, and times of notice are those of a process.
+_LASTING = ("cluster", "group", "rule", "variant", "primary", "subject", "started_at_ms", "rebalances", "rebalance_ids")
+
+
+def _lasting(findings: Rows) -> Rows:
+    """Return the primary findings of rebalances in the fields that do not depend on when they were judged."""
+    counted = [
+        row
+        for row in findings.values()
+        if row["primary"] and row["rebalance_ids"] and (row["state"] == "firing" or _lasted_ms(row) >= _FIRES_MS)
+    ]
+    found = {}
+    for row in counted:
+        finding = decode(json.dumps(row).encode(), Finding)
+        found[finding.group, finding.rule, subject_key(finding)] = {name: row[name] for name in _LASTING}
+    return found
+
+
 def _lasted_ms(resolved: Row) -> int:
     return int(resolved["resolved_at_ms"] - resolved["started_at_ms"])
 
@@ -259,6 +346,10 @@ _DIFFERENCES: dict[str, Callable[[Rig, Rows], dict[Any, Any]]] = {
     "impact": impacts_differ,
     "lag": lags_differ,
     "timing": timings_differ,
+}
+_FACTS: dict[str, Callable[[Rig, Rows], dict[Any, Any]]] = {
+    "rebalance": partial(rebalances_differ, ignored=_BOUNDS),
+    "group": partial(groups_differ, read=_without_durations),
 }
 
 
@@ -275,8 +366,8 @@ def replay_recording(rig: Rig) -> dict[str, Rows]:
     found: dict[str, Rows] = {kind: {} for kind in _KEYS}
     for line in answer.stdout.splitlines():
         row = json.loads(line)
-        kind = row.pop("kind")
-        kind = "impact" if kind.endswith("_impact") else kind
+        # Rows of impact have the field themselves.
+        kind = "impact" if row["kind"].endswith("_impact") else row.pop("kind")
         found[kind][tuple(row.get(part, "") for part in _KEYS[kind])] = row
     return found
 
