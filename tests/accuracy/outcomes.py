@@ -72,9 +72,9 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
     """Judge a recording with some sources."""
     about = [each for each in recording.judge(sources) if each.group == recording.run.group]
     expected = recording.expected or Expected("")
-    answers = {expected.diagnosis, *expected.also, *expected.accepted, *expected.beside, *expected.secondary} - {""}
+    answers = _answers(expected)
     claims = {each.rule: each for each in sorted(about, key=lambda each: each.confidence) if _is_claim(each)}
-    strays = [each for each in claims.values() if not _is_harmless(each.rule) and each.rule not in answers]
+    strays = [each for each in claims.values() if is_stray(expected, each)]
     excuse = _excuse(recording, sources, claims, answers)
     verdict = _verdict(expected, about, claims, strays, excuse)
     deciding = strays or ([excuse] if excuse else [])
@@ -88,6 +88,16 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
     right = [each for each in about if each.rule in answers - {*expected.beside} and each.confidence >= CLAIMED]
     named = None if not (right and expected.culprits) else not [*mistakes_of_subject(recording.run, expected, right)]
     return Outcome(recording, sources, claimed, verdict, named, _causes(recording, sources, about, answers))
+
+
+def is_stray(expected: Expected, finding: Finding) -> bool:
+    """Whether a finding claims a cause that is neither expected nor harmless."""
+    return _is_claim(finding) and not _is_harmless(finding.rule) and finding.rule not in _answers(expected)
+
+
+def _answers(expected: Expected) -> set[str]:
+    answers = {expected.diagnosis, *expected.also, *expected.accepted, *expected.beside, *expected.secondary}
+    return answers - {""}
 
 
 def _verdict(
