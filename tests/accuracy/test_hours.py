@@ -48,8 +48,9 @@ class MinutesDetector(Detector):
 
 def judged_each_minute(recording: Recording) -> list[list[Finding]]:
     """Return the findings about the story's group known at the end of each minute from the first cause on."""
-    detector = MinutesDetector(CLUSTER, DetectConfig())
-    engine = Engine(EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC), make_detector=lambda *_: detector)
+    settings = EngineConfig(cluster=CLUSTER, source_topic=OFFSETS_TOPIC, detect=DetectConfig())
+    detector = MinutesDetector(CLUSTER, settings.detect)
+    engine = Engine(settings, make_detector=lambda *_: detector)
     replay = Replay(engine=engine)
     for _ in replay.feed(read_lines([recording.lines(())])):
         pass
