@@ -173,6 +173,19 @@ def test_a_session_below_ten_seconds_is_noted(session: int, fires: bool):
     assert not list(session_timeout_too_short(view_of(history(snapshot(T0, new, type="consumer")), NOW)))
 
 
+def test_a_setting_is_noted_while_the_group_is_empty_for_a_moment():
+    """A group whose only member is lost again and again would have it anew each time; it ends ten minutes later."""
+    one = replace(A, session_timeout_ms=6_000)
+    left_ms = NOW - 5 * MINUTE
+    empty = history(snapshot(T0, one), rebalance(left_ms, [one], []), snapshot(left_ms, state="Empty"))
+    (alone,) = session_timeout_too_short(view_of(history(snapshot(T0, one)), NOW))
+    (found,) = session_timeout_too_short(view_of(empty, NOW))
+    assert found.subject == alone.subject
+    assert not list(session_timeout_too_short(view_of(empty, left_ms + 11 * MINUTE)))
+    deleted = history(snapshot(T0, one), rebalance(left_ms, [one], []), snapshot(left_ms, state="Deleted"))
+    assert not list(session_timeout_too_short(view_of(deleted, NOW)))
+
+
 @pytest.mark.parametrize(
     ("timeout", "fires"), [(300_000, False), (900_000, False), (3_600_000, True), (2**31 - 1, True)]
 )

@@ -89,6 +89,20 @@ class GroupView:
         return () if self.history.snapshot is None else self.history.snapshot.members
 
     @property
+    def configured_members(self) -> tuple[Member, ...]:
+        """The members whose settings count: the current ones or, for a while after the last one left, the last ones.
+
+        A group of few members is empty for moments while they come and go, and their settings are the same afterwards.
+        """
+        snapshot = self.history.snapshot
+        if snapshot is None or snapshot.members or snapshot.state == GroupState.DELETED:
+            return self.members
+        emptied = next((each for each in reversed(self.history.in_order()) if each.members_before), None)
+        if emptied is None or self.time.lasted(emptied.last_known_ms, self.thresholds.stay_ms):
+            return ()
+        return emptied.members_before
+
+    @property
     def reads_log(self) -> bool:
         """Whether the group is known from the log, and not from probes alone."""
         return self.history.snapshot is None or not self.history.snapshot.is_at_least
@@ -148,7 +162,7 @@ class GroupView:
 
     def subject_among(self, culprits: Sequence[Member]) -> Subject:
         """Return members as a subject; all members are the whole group, whose key stays as members come and go."""
-        return Subject() if len(culprits) == len(self.members) else subject_of(*culprits)
+        return Subject() if len(culprits) == len(self.configured_members) else subject_of(*culprits)
 
     def standing_since(self, stands: Callable[[tuple[Member, ...]], bool]) -> int | None:
         """Return since when members have satisfied a predicate after every rebalance; null if they do not now."""

@@ -53,7 +53,9 @@ _OUTSIDE = ("init", "wait-join")
 @condition(inputs.CLIENTS, grown=True)
 def session_heartbeat_ratio(view: GroupView) -> Iterator[Verdict]:
     """Fewer than three heartbeats fit into the session: a lost one may end the membership (KIP-62)."""
-    wrong = [(member, *found) for member in view.members if (found := _heartbeat_of(view, member)) is not None]
+    wrong = [
+        (member, *found) for member in view.configured_members if (found := _heartbeat_of(view, member)) is not None
+    ]
     if not wrong:
         return
     member, interval, reported = max(wrong, key=lambda each: each[1] / (each[0].session_timeout_ms or 1))
@@ -106,7 +108,11 @@ def _interval_by_rate(client: ClientHistory) -> float | None:
 def session_timeout_too_short(view: GroupView) -> Iterator[Verdict]:
     """Members are lost that were only slow for a short time: the session is shorter than usual pauses (KIP-735)."""
     evicted, limit = _evicted_for_a_moment(view), view.thresholds.session_timeout_ms
-    short = [each for each in view.members if each.session_timeout_ms is not None and each.session_timeout_ms < limit]
+    short = [
+        each
+        for each in view.configured_members
+        if each.session_timeout_ms is not None and each.session_timeout_ms < limit
+    ]
     if len(evicted) >= _EVICTIONS and not (short and _may_starve(evicted)):
         yield _lost_for_a_moment(view, evicted)
     elif short:
@@ -175,7 +181,7 @@ def _longer_session(view: GroupView, member: Member) -> tuple[Advice, ...]:
 @condition(inputs.CLIENTS, grown=True)
 def rebalance_timeout_excessive(view: GroupView) -> Iterator[Verdict]:
     """A member that stalls blocks the group for the largest rebalance timeout (fasten-project/fasten#183)."""
-    timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.members]
+    timeouts = [(each.rebalance_timeout_ms or 0, each) for each in view.configured_members]
     limit = view.thresholds.rebalance_timeout_ms
     wrong = [(timeout, each) for timeout, each in timeouts if timeout > limit]
     if not wrong:
