@@ -153,11 +153,12 @@ and 10 MiB/h: a leak of a few bytes per commit would. A measurement of an hour (
 SOAK_MINUTES=60`) asserts that all processes together grow by at most 1 %/h, and that no interval lies entirely above
 1 %/h and 10 MiB/h.
 
-The measurement of an hour on 2026-11-27 failed. Counts and lag were exact, and nothing restarted, but all processes
-together grew from 1,312 to 1,353 MiB, by 2.9 %/h. 24 MiB of this are the JVM's heap, whose growth slows down (4 MiB in
-the last ten minutes). 12 MiB are the diagnosis, which grew from 102 to 114 MiB: mostly measurements of lag, 200 per
-group, which take hours to collect where a prober repeats each group once a minute. They are limited to 40 minutes
-since then, and take 1 MiB; the measurement was not repeated. A whole night was not measured.
+A first measurement of an hour on 2026-11-27 failed: all processes together grew by 2.9 %/h, and the diagnosis by
+12 MiB/h, mostly measurements of lag, 200 per group. These are limited to 40 minutes since then. The second one, of the
+same day, missed the limit by 0.03 %/h, beside other load of 7 to 20 on the two cores (tests, measurements, recordings),
+which made Spark's Python workers shrink and grow: all processes together grew by 16 MiB/h (1.03 %, 95 % interval -3.3
+to 4.4 %), the diagnosis by 2.1 MiB/h; no process alone has an interval above its limit. In both, counts and lag were
+exact, and nothing restarted. A whole night was not measured.
 
 | case | fault | what must hold | test | `make test` | rounds | result | worst figures | took | when, commit |
 |---:|---|---|---|---:|---:|---|---|---:|---|
