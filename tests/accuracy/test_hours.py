@@ -5,6 +5,7 @@ They were played beside other load: a soak test and measurements kept both cores
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def judged_each_minute(recording: Recording) -> list[list[Finding]]:
 def test_the_cause_is_the_same_after_an_hour(recording: Recording) -> None:
     """At every minute the cause fires while the incident goes on, and nothing wrong stands beside it.
 
-    In the end culprit and advice are right.
+    No finding ends and begins again, and in the end culprit and advice are right.
     """
     expected, minutes = recording.expected, judged_each_minute(recording)
     assert expected is not None
@@ -79,3 +80,14 @@ def test_the_cause_is_the_same_after_an_hour(recording: Recording) -> None:
         assert expected.diagnosis in firing or recording.run.story == _ENDS, (number, firing)
         assert [each.summary for each in found if is_stray(expected, each)] == [], number
     assert mistakes_of_sick(recording.run, expected, minutes[-1]) == []
+    assert begun_anew(minutes) == {}
+
+
+def begun_anew(minutes: list[list[Finding]]) -> dict[str, list[int]]:
+    """Return, by rule, the minutes at which it fires again after minutes in which it did not."""
+    firing = [{each.rule for each in found if each.state == FindingState.FIRING} for found in minutes]
+    begins: dict[str, list[int]] = {}
+    for number, (before, now) in enumerate(itertools.pairwise([set[str](), *firing])):
+        for rule in now - before:
+            begins.setdefault(rule, []).append(number)
+    return {rule: numbers[1:] for rule, numbers in begins.items() if len(numbers) > 1}
