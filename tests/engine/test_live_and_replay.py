@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import fields
 from functools import cache
@@ -76,6 +76,8 @@ LOGS = (
 )
 #: Of these, the findings differ most after a start.
 RESTARTED = (*STORIES[:4], "long_batches-sick-1", "poll_overrun-1", "reconciliation_stuck-1", "short_lived_consumers-1")
+#: Those in `make test`; all are in `make test-all`.
+FAST = ("crash_loop-1", "long_batches-sick-1", "new-java-offset-and-group-delete", "owner_lock-sick-6", "scale_in-1")
 PACES = {"quick": QUICK, "busy": BUSY}
 #: How long stream and replay go on after the last record: rebalances are judged 20 s after their end.
 QUIET_MS = 120_000
@@ -137,8 +139,13 @@ def unexplained(found: Found, *, started: bool = False) -> Found:
     return {at: values for at, values in found.items() if not reasons(at[0], values, started=started)}
 
 
+def chosen(names: Iterable[str]) -> list[Any]:
+    """Return recordings as parameters; those that are not fast are slow."""
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in names]
+
+
 @pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("name", [*STORIES, *LOGS])
+@pytest.mark.parametrize("name", chosen([*STORIES, *LOGS]))
 def test_stream_and_replay_have_the_same_rows(name: str, pace: str) -> None:
     """Groups, rebalances, commits, lag, impact, timing and findings; batches end anywhere."""
     rows, found = compared(name, pace)
@@ -146,13 +153,14 @@ def test_stream_and_replay_have_the_same_rows(name: str, pace: str) -> None:
     assert {kind for kind, _ in rows} >= {"group", "lag"}
 
 
-@pytest.mark.parametrize("name", RESTARTED)
+@pytest.mark.parametrize("name", chosen(RESTARTED))
 def test_a_stream_that_was_killed_has_the_same_rows(name: str) -> None:
     """Twice, with rows of batches that are repeated, and with the diagnosis' own rows read back."""
     _, found = compared(name, "quick", 2)
     assert unexplained(found, started=True) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pace", PACES)
 def test_findings_are_noticed_at_about_the_same_time(pace: str) -> None:
     """As soon as the stream has read what a replay judges, give or take a second of the replay's own clock."""
@@ -165,6 +173,7 @@ def test_findings_are_noticed_at_about_the_same_time(pace: str) -> None:
     assert late == []
 
 
+@pytest.mark.slow
 def test_each_listed_exception_occurs() -> None:
     """A field that never differs is to be compared."""
     used = {
