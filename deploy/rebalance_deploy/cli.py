@@ -18,6 +18,7 @@ from rebalance_deploy import __version__
 from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_exporters.terminal.commands import COMMANDS
 from rebalance_exporters.terminal.options import LOGS, TIME_ZONE, LogReader
+from rebalance_kafka.signals import set_on_signals
 from rebalance_streaming.outputs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -375,20 +376,14 @@ def _sources(config: Path | None, flags: tuple[str, ...], bootstrap_server: str 
 def _stop_event() -> threading.Event:
     """Return an event that is set on SIGTERM and Ctrl-C; a second signal of the same kind ends the process at once."""
     stop = threading.Event()
-
-    def on_signal(number: int, _frame: object) -> None:
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    set_on_signals(stop, (signal.SIGTERM, signal.SIGINT), once=True)
     return stop
 
 
 def _reload_event() -> threading.Event:
     """Return an event that is set on SIGHUP."""
     reload = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    set_on_signals(reload, (signal.SIGHUP,))
     return reload
 
 

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from rebalance_kafka.signals import set_on_signals
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _STORY = click.Option(
@@ -105,7 +107,7 @@ def fleet(directory: Path, **options: Any) -> None:
     from rebalance_devtools import fleet as made  # noqa: PLC0415
 
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    set_on_signals(stop, (signal.SIGTERM,))
     try:
         made.run(made.FleetOptions(directory=directory.resolve(), **options), stop, _say)
     except KeyboardInterrupt:

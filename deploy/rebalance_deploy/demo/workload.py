@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rebalance_exporters.reporters import confluent, kafka_python
+from rebalance_kafka.signals import set_on_signals
 
 TOPICS = {"orders": 6, "payments": 6, "shipments": 4}
 
@@ -141,8 +142,7 @@ def _open_kafka_python(bootstrap: str, spec: ConsumerSpec) -> tuple[Any, Any]:
 def main(arguments: list[str]) -> None:
     """Run the producer or the consumer named by the arguments until SIGTERM."""
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    set_on_signals(stop, (signal.SIGTERM, signal.SIGINT))
     action, bootstrap, *rest = arguments
     if action == "produce":
         produce(bootstrap, stop)

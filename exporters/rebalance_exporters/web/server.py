@@ -26,6 +26,7 @@ from rebalance_exporters.web.connections import (
     connection_limit,
 )
 from rebalance_exporters.web.reloading import Settings
+from rebalance_kafka.signals import set_on_signals
 
 _SHUTDOWN_SECONDS = 5
 #: Connections accepted in one step of the event loop: this many file descriptors beyond the limit may be open for a
@@ -250,8 +251,10 @@ def _obeying(signals: Signals) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked = {signal.SIGTERM: signals.stop, signal.SIGINT: signals.stop, signal.SIGHUP: signals.reload}
-    before = {number: signal.signal(number, lambda got, _: asked[signal.Signals(got)].set()) for number in asked}
+    before = {
+        **set_on_signals(signals.stop, (signal.SIGTERM, signal.SIGINT)),
+        **set_on_signals(signals.reload, (signal.SIGHUP,)),
+    }
     try:
         yield
     finally:

@@ -301,8 +301,8 @@ def test_sighup_reloads_and_sigterm_stops() -> None:
     signals, before = Signals(), signal.getsignal(signal.SIGHUP)
     with _obeying(signals):
         os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.reload.is_set()
+        assert signals.reload.wait(60)
         assert not signals.stop.is_set()
         os.kill(os.getpid(), signal.SIGTERM)
-        assert signals.stop.is_set()
+        assert signals.stop.wait(60)
     assert signal.getsignal(signal.SIGHUP) is before

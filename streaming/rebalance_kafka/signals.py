@@ -1,0 +1,41 @@
+"""Sets events on signals, without the deadlock of an event that a signal handler sets itself.
+
+Python runs handlers in the main thread, between any two of its instructions. `Event.wait` and `Event.clear` hold the
+event's lock for moments: a handler that calls `Event.set` then waits for that lock forever, and the process can only be
+killed. So the handler wakes a thread, which sets the event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+
+def set_on_signals(
+    event: threading.Event, numbers: Iterable[signal.Signals], *, once: bool = False
+) -> dict[signal.Signals, Any]:
+    """Set an event on each of these signals; return the handlers they had before. Call it in the main thread.
+
+    `once`: a second signal of the same kind has its default effect, which is to end the process.
+    """
+    reader, writer = os.pipe()
+    # A handler must not wait; a full pipe has already woken the thread.
+    os.set_blocking(writer, False)
+
+    def forward() -> None:
+        while os.read(reader, 1):
+            event.set()
+
+    def on_signal(number: int, _frame: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(writer, b"\0")
+        if once:
+            signal.signal(number, signal.SIG_DFL)
+
+    # Started here: the handler may interrupt the start of a thread, which holds a lock, too.
+    threading.Thread(target=forward, name="signals", daemon=True).start()
+    return {number: signal.signal(number, on_signal) for number in numbers}
