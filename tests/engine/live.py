@@ -33,6 +33,7 @@ from rebalance_streaming.engine.rows import DIAGNOSED, decode_input
 from rebalance_streaming.recording import RecordedLine
 from rebalance_streaming.spark import activity, membership
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
+from spark.packing import PACKER_SCHEMA
 from spark.state import Store
 
 CONFIG = StreamConfig()
@@ -42,18 +43,6 @@ STEP_MS = 50
 _LOOK_MS = 1_000
 _DAY_MS = 86_400_000
 
-_ACTIVITY_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("size", pa.int32()),
-        ("headers", pa.string()),
-    ]
-)
 _SOURCE_SCHEMA = pa.schema([membership.ARROW_SCHEMA.field(name) for name in membership.SOURCE_COLUMNS])
 #: As in the membership query.
 _DESCRIBES_GROUP = re.compile(rb'"(state|topic_ids|coordinator_id)":')
@@ -296,7 +285,7 @@ class Live:
         order = {place: i for i, place in enumerate(places)}
         wanted.sort(key=lambda line: order[line.topic, line.partition])
         packer = activity.ActivityPacker(CONFIG, {})
-        rows = packer.pack(pa.RecordBatch.from_pylist([_source_row(line) for line in wanted], _ACTIVITY_SCHEMA))
+        rows = packer.pack(pa.RecordBatch.from_pylist([_source_row(line) for line in wanted], PACKER_SCHEMA))
         topic = topics.ACTIVITY.name
         return [(topic, key.decode(errors="replace"), value) for key, value in (*rows, *packer.counts())]
 

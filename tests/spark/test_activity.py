@@ -28,24 +28,13 @@ from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.config import BrokerLogTopic, MetricTopic, StreamConfig
 from rebalance_streaming.engine.rows import Input, decode_input
 from rebalance_streaming.spark.activity import ActivityPacker, pack_activity
+from spark.packing import PACKER_SCHEMA
 
 T0 = 1_000_000_000_000
 OTHER = MetricTopic("metrics-of-others", "native", {"group_id": "from-topic"})
 LOGS = BrokerLogTopic("logs-of-brokers", "Europe/Berlin")
 CONFIG = StreamConfig(cluster="prod", metric_topics=(OTHER,), broker_log_topics=(LOGS,))
 ERAS = {7: LogEra(100)}
-_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("size", pa.int32()),
-        ("headers", pa.string()),
-    ]
-)
 
 
 def row(
@@ -118,7 +107,7 @@ def read(raw: list[tuple[bytes, bytes]]) -> Packed:
 def pack(*rows: dict[str, Any], config: StreamConfig = CONFIG) -> Packed:
     """Pack rows as one batch of a task."""
     packer = ActivityPacker(config, ERAS)
-    batch = pa.RecordBatch.from_pylist(list(rows), schema=_SCHEMA)
+    batch = pa.RecordBatch.from_pylist(list(rows), schema=PACKER_SCHEMA)
     return read([*packer.pack(batch), *packer.counts()])
 
 
