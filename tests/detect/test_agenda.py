@@ -136,10 +136,11 @@ def test_groups_that_are_gone_have_no_turn():
     gone, other = judged(agenda, "gone"), judged(agenda, "other")
     agenda.touch(gone, inputs.GROUP)
     agenda.forget("gone")
-    agenda.plan_groups(["gone", "other", "never there"], T0 + SECOND)
+    agenda.plan_groups(["gone", "other", "never there"], inputs.LOSSES, T0 + SECOND)
     agenda.plan_next(["gone", "never there"])
     assert not agenda.take_due(T0)
     assert agenda.take_due(T0 + SECOND) == {"other"}
+    assert other.changed & inputs.LOSSES
     agenda.touch(other, inputs.GROUP)
     assert agenda.open("gone", T0 + SECOND).changed == inputs.EVERYTHING
     assert agenda.take_due(T0 + SECOND) == {"other"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -42,11 +43,15 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
+from rebalance_streaming.detect import explaining
 from rebalance_streaming.detect.config import DetectConfig, FindingSilence, Override
 from rebalance_streaming.detect.detector import Detector
+from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judge import GroupJudge
 from rebalance_streaming.detect.judged_group import JudgedGroup
 from rebalance_streaming.detect.judgement import Judgement
+from rebalance_streaming.detect.rank import explain
+from rebalance_streaming.detect.verdict import Verdict
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
@@ -129,6 +134,34 @@ def test_a_departure_is_judged_again_when_the_member_returns():
     assert run.causes() == {gone.rebalance_id: "rolling_deploy", back.rebalance_id: "rolling_deploy"}
     assert [(each.rule, each.state) for each in run.withdrawn] == [("scale_in", "resolved")]
     assert "scale_in" not in run.rules()
+
+
+def test_a_group_that_rebalances_all_the_time_is_not_explained_all_the_time(monkeypatch: pytest.MonkeyPatch):
+    """Each rebalance is explained a dozen times, although the group is judged once a second while dozens are recent."""
+    explained: Counter[str] = Counter()
+
+    def count(of: Episode) -> tuple[Verdict, ...]:
+        explained[of.rebalance.rebalance_id] += 1
+        return explain(of)
+
+    monkeypatch.setattr(explaining, "explain", count)
+    begun = range(T0 + MINUTE, T0 + 6 * MINUTE, 6 * SECOND)
+    swings = [lost(at, B, [A, B]) if turn % 2 else joined(at, B, [A]) for turn, at in enumerate(begun)]
+    shapes = [snapshot(at, A, generation=at) for at in range(T0, T0 + 6 * MINUTE, SECOND)]
+    run = Run().live(T0 + 7 * MINUTE, *shapes, *swings)
+    assert len(run.causes()) == len(begun)
+    assert max(explained.values()) <= 15
+
+
+def test_an_old_rebalance_is_explained_again_within_half_a_minute():
+    """Ten minutes after it the coordinator's log arrives; nothing else is new of the group then."""
+    gone = lost(T0 + MINUTE, B, [A, B])
+    run = Run().live(T0 + 10 * MINUTE, snapshot(T0, A, B), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3]), gone)
+    assert run.causes() == {gone.rebalance_id: "scale_in"}
+    line = CoordinatorEvent(gone.started_before_ms, CoordinatorAct.EXPIRED, member_id=B.member_id)
+    run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, T0 + MINUTE, (line,)))
+    run.live(T0 + 10 * MINUTE + 30 * SECOND)
+    assert run.causes() != {gone.rebalance_id: "scale_in"}
 
 
 def deploy(start_ms: int) -> list[Event]:

@@ -404,7 +404,7 @@ def verdict(rule: str, confidence: float, *ids: str, claims: bool = False) -> Ve
 def test_a_rebalance_with_evidence_of_its_own_resists_a_pattern(own: str, confidence: float, claim: str, resists: bool):
     """A rebalance with another known mechanism keeps its cause; parts of the pattern and unexplained ones do not."""
     of = left()
-    judged = JudgedRebalance(of, (verdict(own, confidence),), {})
+    judged = JudgedRebalance(of, (verdict(own, confidence),), {}, T0)
     assert judged.resists(verdict(claim, STRONG, of.rebalance_id, claims=True)) == resists
 
 

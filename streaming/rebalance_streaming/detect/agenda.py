@@ -73,6 +73,10 @@ class Timetable:
         if at_ms is not None:
             self.explain_ms[rebalance_id] = at_ms
 
+    def explain_by(self, rebalance_id: str, at_ms: int) -> None:
+        """Have a rebalance explained again at a time (epoch ms), unless that is planned earlier."""
+        self.explain_ms[rebalance_id] = min(at_ms, self.explain_ms.get(rebalance_id, at_ms))
+
     def keep(self, rebalance_ids: Collection[str]) -> None:
         """Drop the `explain_ms` of all other rebalances."""
         self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in rebalance_ids}
@@ -138,11 +142,12 @@ class Agenda:
             timetable.waiting[rebalance_id] = due_ms
             self.plan(timetable, due_ms)
 
-    def plan_groups(self, groups: Iterable[str], at_ms: int) -> None:
-        """Have the known ones of some groups judged at a time."""
+    def plan_groups(self, groups: Iterable[str], changed: int, at_ms: int) -> None:
+        """Have the known ones of some groups judged at a time; `changed` are their inputs that changed."""
         for group in groups:
             timetable = self._timetables.get(group)
             if timetable is not None:
+                timetable.changed |= changed
                 self.plan(timetable, at_ms)
 
     def plan_next(self, groups: Iterable[str]) -> None:

@@ -114,7 +114,7 @@ class Detector:
             losses=self._losses,
             probe_ms=self._config.probe_interval_ms,
             on_timeouts=self._unpublished.timed_out.append,
-            on_shared_losses=lambda groups: self._agenda.plan_groups(groups, self.now_ms + 1),
+            on_shared_losses=lambda groups: self._agenda.plan_groups(groups, inputs.LOSSES, self.now_ms + 1),
         )
         self._judge = GroupJudge(
             config=self._config,

@@ -2,6 +2,9 @@
 
 Receives groups with the rebalances that are due; stores the results in the groups, and in their timetables when these
 may change. `judge` evaluates conditions and decides what is stated.
+
+A group that rebalances every few seconds is judged as often, and has dozens of recent rebalances, whose explanations
+rarely change. So the older a rebalance is, the less often it is explained again.
 """
 
 from __future__ import annotations
@@ -21,11 +24,16 @@ from rebalance_streaming.detect.rules.benign import FOLLOWS, not_understood
 from rebalance_streaming.detect.rules.kip848 import held_up
 from rebalance_streaming.detect.shared_losses import SharedLosses
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import HINT
 from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, UNSYNCED, Departure
 
 #: Number of latest rebalances that are judged again when something new is known of their group.
 RECONSIDERED = 30
+#: After a change, a rebalance is explained again when its age has grown by this share, at the latest after this time.
+_AGE_SHARE, _LATEST_MS = 0.25, 30_000
+#: The times of that are multiples of this, so that a group's rebalances are explained together.
+_TURN_MS = 5_000
 #: Rows later than the longest window plus this do not affect the explanation of a rebalance.
 HORIZON_SLACK_MS = 60_000
 
@@ -44,21 +52,36 @@ class Explainer:
     on_timeouts: Callable[[TimedOut], None]
     on_shared_losses: Callable[[Iterable[str]], None]
 
-    def explain(self, judged_group: JudgedGroup, due: set[str], now_ms: int) -> None:
-        """Explain rebalances that are due, and recent ones again: a return may change how a departure is explained."""
-        order = [
-            each for each in judged_group.history.in_order() if each.rebalance_id in due | judged_group.judged.keys()
-        ]
+    def explain(self, judged_group: JudgedGroup, due: set[str], changed: int, now_ms: int) -> int:
+        """Explain rebalances that are due, and recent ones again: a return may change how a departure is explained.
+
+        `changed` are the inputs of the group that changed since its last judgement. Return those that change hereby.
+        """
+        names = due | judged_group.judged.keys()
+        order = [each for each in judged_group.history.in_order() if each.rebalance_id in names]
         if not order:
-            return
+            return inputs.NOTHING
         limits = judged_group.thresholds
         horizon = now_ms - max(limits.stay_ms, limits.storm_window_ms) - HORIZON_SLACK_MS
         again = [each for each in order[-RECONSIDERED:] if each.started_before_ms >= horizon]
         recent = {each.rebalance_id for each in again} | due
-        for rebalance in order:
-            if rebalance.rebalance_id in recent:
+        others_lost = bool(changed & inputs.LOSSES)
+        has_new = not due <= judged_group.judged.keys()
+        differs = False
+        for name, rebalance in ((each.rebalance_id, each) for each in order if each.rebalance_id in recent):
+            known = judged_group.judged.get(name)
+            # Explanations build on those of earlier rebalances, and members may come back with a new one.
+            if (
+                (known is None or name in due or differs or others_lost)
+                or (has_new and known.misses_members())
+                or now_ms >= _again_ms(known)
+            ):
                 self._try_to_explain(judged_group, rebalance, now_ms)
+                differs = differs or known is None or known.differs(judged_group.judged[name])
+            elif changed:
+                judged_group.timetable.explain_by(name, _again_ms(known))
         judged_group.keep(order)
+        return inputs.GROUP if differs else inputs.NOTHING
 
     def _try_to_explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> None:
         """Explain a rebalance; if that fails and it has no cause yet, its cause is undetermined.
@@ -73,7 +96,7 @@ class Explainer:
         if name in judged_group.timetable.explain_ms:
             judged_group.timetable.explain_again(name, self.quarantine.quarantined_until_ms("explain", group, name))
         if name not in judged_group.judged:
-            judged_group.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}))
+            judged_group.put(JudgedRebalance(rebalance, (not_understood(rebalance),), {}, now_ms))
 
     def _explain(self, judged_group: JudgedGroup, rebalance: Rebalance, now_ms: int) -> bool:
         group, name = judged_group.history.group, rebalance.rebalance_id
@@ -94,7 +117,7 @@ class Explainer:
         judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         reported = self._report_timed_out(rebalance, departures, frozenset() if known is None else known.reported)
-        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, reported))
+        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, now_ms, reported))
         if others := self.losses.take(group, name, left, () if known is None else known.past()):
             self.on_shared_losses(others)
         return True
@@ -116,6 +139,13 @@ class Explainer:
             at_ms = rebalance.last_known_ms
             self.on_timeouts(TimedOut(rebalance.group, rebalance.rebalance_id, at_ms, expired, poll_timeout))
         return reported.union(expired, poll_timeout)
+
+
+def _again_ms(known: JudgedRebalance) -> int:
+    """Return when a rebalance is explained again after any change of its group (epoch ms)."""
+    age_ms = max(0, known.explained_ms - known.rebalance.last_known_ms)
+    at_ms = known.explained_ms + min(int(age_ms * _AGE_SHARE), _LATEST_MS)
+    return -(-at_ms // _TURN_MS) * _TURN_MS
 
 
 def _followed(judged_group: JudgedGroup, rebalance: Rebalance, verdict: Verdict) -> Verdict:

@@ -44,8 +44,7 @@ class GroupJudge:
         group, timetable = judged_group.history.group, judged_group.timetable
         changed, due = timetable.take_changed(now_ms), timetable.take_rebalances(now_ms)
         if due or _is_recent(judged_group, now_ms):
-            changed = inputs.EVERYTHING
-            self.explainer.explain(judged_group, due, now_ms)
+            changed |= self.explainer.explain(judged_group, due, changed, now_ms)
         judged_group.note_held([each for each in judged_group.answers.verdicts() if not each.claims], now_ms)
         view = judged_group.view(now_ms, self.config.probe_interval_ms)
         another = judged_group.answers.ask(view, changed, self.quarantine)
@@ -73,7 +72,7 @@ class GroupJudge:
         standing += self._holding(judged_group, standing, now_ms, harmed=harmed)
         stated += [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
         sums = [verdict for rule in AGGREGATES for verdict in rule(view)]
-        stated += [judged_group.stated(each, now_ms, primary=False) for each in sums]
+        stated += [judged_group.secondary(each, now_ms) for each in sums]
         return self._publish(judged_group, view, stated, harmed=harmed)
 
     def _holding(
@@ -118,7 +117,7 @@ class GroupJudge:
 
 
 def _is_recent(judged_group: JudgedGroup, now_ms: int) -> bool:
-    """Whether the group is rebalancing or did so recently; if so, every judgement evaluates all rules."""
+    """Whether the group is rebalancing or did so recently, so that causes may change."""
     latest, limits = judged_group.history.latest(), judged_group.thresholds
     if latest is None:
         return False

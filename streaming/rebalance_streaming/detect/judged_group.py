@@ -37,13 +37,27 @@ _SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.c
 class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
-    `reported` are the ids of members whose departures were reported as timeouts.
+    `explained_ms` is when these were found (epoch ms), `reported` are the ids of members whose departures were reported
+    as timeouts.
     """
 
     rebalance: Rebalance
     verdicts: tuple[Verdict, ...]
     departures: dict[str, Departure]
+    explained_ms: int
     reported: frozenset[str] = frozenset()
+    _stated: tuple[Verdict, ...] = ()
+
+    def stated(self, last_ms: int) -> tuple[Verdict, ...]:
+        """Return the primary verdict and the secondary ones to be stated; `last_ms`: when the rebalance ended."""
+        if not self._stated or self._stated[0].last_ms != last_ms:
+            primary, *others = self.verdicts
+            shown = [each for each in others if each.rule != primary.rule and _is_shown(each)]
+            self._stated = (
+                replace(primary, primary=True, last_ms=last_ms),
+                *(replace(each, primary=False, last_ms=last_ms) for each in shown),
+            )
+        return self._stated
 
     def resists(self, claim: Verdict) -> bool:
         """Whether its own cause takes precedence over a pattern: members came or went for a known reason.
@@ -53,6 +67,14 @@ class JudgedRebalance:
         own = self.verdicts[0]
         known = own.confidence >= CLAIMED and own.rule not in PARTS
         return self.rebalance.changes > 0 and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
+
+    def misses_members(self) -> bool:
+        """Whether members left of which it is not known that they came back."""
+        return any(each.back_as is None for each in self.departures.values())
+
+    def differs(self, other: JudgedRebalance) -> bool:
+        """Whether another explanation of the rebalance has a different result."""
+        return self.verdicts != other.verdicts or self.departures != other.departures
 
     def past(self) -> list[ExplainedDeparture]:
         """Return its departures, each with the verdict about that member, or else with the primary one."""
@@ -205,17 +227,14 @@ class JudgedGroup:
 
     def _of_rebalances(self, claimed: dict[str, Verdict], now_ms: int) -> Iterator[Verdict]:
         for name, judged in self.judged.items():
-            primary, *others = judged.verdicts
+            primary, *others = judged.stated(self._last_of((name,), now_ms))
             if name not in claimed:
-                yield self.stated(primary, now_ms, primary=True)
-            for each in others:
-                shown = diagnosis(each.rule).family not in ("benign", UNDETERMINED) or each.rule in CALLED
-                if shown and each.rule != primary.rule:
-                    yield self.stated(each, now_ms, primary=False)
+                yield primary
+            yield from others
 
-    def stated(self, verdict: Verdict, now_ms: int, *, primary: bool) -> Verdict:
-        """Return a verdict about rebalances as stated: with `primary`, and the end of the last rebalance."""
-        return replace(verdict, primary=primary, last_ms=self._last_of(verdict.rebalance_ids, now_ms))
+    def secondary(self, verdict: Verdict, now_ms: int) -> Verdict:
+        """Return a verdict about several rebalances as stated beside their causes."""
+        return replace(verdict, primary=False, last_ms=self._last_of(verdict.rebalance_ids, now_ms))
 
     def _last_of(self, rebalance_ids: Iterable[str], now_ms: int) -> int:
         """Return when the last of these rebalances ended; now if none of them is remembered."""
@@ -223,3 +242,8 @@ class JudgedGroup:
             each.last_known_ms for name in rebalance_ids if (each := self.history.rebalances.get(name)) is not None
         ]
         return max(times, default=now_ms)
+
+
+def _is_shown(verdict: Verdict) -> bool:
+    """Whether a secondary verdict is stated: what is normal explains nothing beside another cause."""
+    return diagnosis(verdict.rule).family not in ("benign", UNDETERMINED) or verdict.rule in CALLED

@@ -17,10 +17,13 @@ from rebalance_streaming.observed.confidence import CLAIMED
 def with_severities(stated: Sequence[Verdict], view: GroupView, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
     """Return all verdicts of a group with their severities; `harmed`: its consumption is harmed now."""
     recurs, group = _recurs(stated, view), view.history.group
-    claimed = {(each.rule, subject_key(each)) for each in stated if each.confidence >= CLAIMED}
+    keys = [(each.rule, subject_key(each)) for each in stated]
+    claimed = {key for key, each in zip(keys, stated, strict=True) if each.confidence >= CLAIMED}
     found = []
-    for each in stated:
-        heard = _is_sure(each, claimed) and not config.silenced(group, each.rule, view.now_ms)
+    for key, each in zip(keys, stated, strict=True):
+        # A hint does not notify, unless its diagnosis has the trait `unsure`.
+        sure = key in claimed or "unsure" in diagnosis(each.rule).traits
+        heard = sure and not config.silenced(group, each.rule, view.now_ms)
         severity = _severity(each, harmed=harmed, recurs=recurs) if heard else Severity.INFO
         found.append(replace(each, severity=severity))
     return found
@@ -40,8 +43,3 @@ def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
     if unexplained >= view.thresholds.recurring_per_day:
         return True
     return unexplained > 0 and view.churn() >= view.thresholds.churn_share
-
-
-def _is_sure(verdict: Verdict, claimed: set[tuple[str, str]]) -> bool:
-    """Whether a verdict may notify: a hint does not, unless its diagnosis has the trait `unsure`."""
-    return (verdict.rule, subject_key(verdict)) in claimed or "unsure" in diagnosis(verdict.rule).traits

@@ -18,6 +18,8 @@ COMMITS = 8
 ENDS = 16
 #: What clients report.
 CLIENTS = 32
+#: Members that other groups lost at the same time as this one.
+LOSSES = 64
 
 #: PROGRESS: positions of partitions; REPORTED: these and the reports of clients.
 PROGRESS = COMMITS | ENDS
@@ -26,6 +28,6 @@ REPORTED = PROGRESS | CLIENTS
 #: If the log is not read, these are incomplete and late: rules that use them are not evaluated then.
 LOGGED = COMMITS
 
-NOTHING, EVERYTHING = 0, 63
+NOTHING, EVERYTHING = 0, 127
 #: Inputs that change all the time: rules are not evaluated at each change but some time after the first.
 BULK = COMMITS | ENDS | CLIENTS

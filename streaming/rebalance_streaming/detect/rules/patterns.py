@@ -444,14 +444,16 @@ def _is_one_pass(view: GroupView, rebalances: list[Rebalance]) -> bool:
 
 
 def _crowded(lives: list[Life], count: int, window_ms: int) -> list[Life]:
-    """Return the lives whose ends are among at least `count` ends within some window of `window_ms`."""
-    ends = [each.past.left_ms for each in lives]
-    inside: set[int] = set()
-    for i, end in enumerate(ends):
-        near = [j for j in range(i + 1) if end - ends[j] <= window_ms]
-        if len(near) >= count:
-            inside.update(near)
-    return [lives[i] for i in sorted(inside)]
+    """Return the lives, given in the order of their ends, with at least `count` ends in some window of `window_ms`."""
+    found: list[Life] = []
+    first = taken = 0
+    for i, last in enumerate(lives):
+        while last.past.left_ms - lives[first].past.left_ms > window_ms:
+            first += 1
+        if i + 1 - first >= count:
+            found += lives[max(first, taken) : i + 1]
+            taken = i + 1
+    return found
 
 
 def _lives_by_slot(view: GroupView) -> dict[Slot, list[Life]]:
