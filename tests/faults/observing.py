@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from e2e.rig import DEADLINE_SECONDS, Rig, count_log, family, read_topic, samples
+from faults.churn import Churn
+from faults.reporting import IS_FULL, Figures
 from rebalance_contract import (
     ContractError,
     DiagnosisStatus,
@@ -34,6 +37,8 @@ _COUNTERS = ("_total", "_sum", "_count", "_bucket")
 #: Counters of groups that begin at 0 at each start of an exporter, because the exporter itself counts them.
 COUNTED_BY_EXPORTERS = ("kafka_rebalance_state_seconds_total", "kafka_rebalance_findings_total")
 _LOOK_SECONDS = 0.3
+#: A fault may cost this much time after its end.
+_BACK_SECONDS = 30.0
 _T = TypeVar("_T")
 
 
@@ -243,6 +248,27 @@ def assert_records_counted(rig: Rig) -> None:
         DEADLINE_SECONDS,
         every=0.5,
     )
+
+
+def note_back(figures: Figures, since: float) -> None:
+    """Note that the monitor is back after a fault that ended at a monotonic time; in `make faults`, not too late."""
+    seconds = time.monotonic() - since
+    figures.note("back after", seconds, "s")
+    assert not IS_FULL or seconds <= _BACK_SECONDS, f"{seconds:.1f} s"
+
+
+def await_back(rig: Rig, churn: Churn, figures: Figures) -> None:
+    """Wait until /metrics shows a generation that its clients make after now, the end of a fault."""
+    since = time.monotonic()
+    churn.await_cycles()
+    wanted = rig.expected_counts()[churn.group].completed
+    wait_for(
+        lambda: (found := rig.counts().get(churn.group)) is not None and found.completed >= wanted,
+        lambda: f"{wanted} generations of {churn.group} to be counted",
+        DEADLINE_SECONDS,
+        every=0.2,
+    )
+    note_back(figures, since)
 
 
 def _of(counts: dict[str, object], groups: Iterable[str]) -> dict[str, object]:

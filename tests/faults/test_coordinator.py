@@ -13,7 +13,8 @@ from kafka import KafkaAdminClient, TopicPartition
 from e2e.replaying import assert_facts_and_causes_agree
 from e2e.rig import READY_SECONDS, Rig
 from faults.churn import churning, groups_of, is_calm
-from faults.observing import assert_records_counted, restarts, total
+from faults.observing import assert_records_counted, await_back, restarts, total
+from faults.reporting import Figures
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.monitor import Monitor, loopback_sources
 from rebalance_deploy.topics import create_topics
@@ -70,7 +71,7 @@ def move(bootstrap: str, partition: int) -> None:
 
 
 @pytest.mark.faults(9, fast=0, full=10)
-def test_coordinators_that_move_cost_nothing(rig: Rig, rounds: int):
+def test_coordinators_that_move_cost_nothing(rig: Rig, rounds: int, figures: Figures):
     """By an election, and by the death of the broker, which then restarts: every record and rebalance counts once."""
     group, before = "moved", restarts(rig)
     partitions = {partition_for_group(each, PARTITIONS) for each in groups_of(group)}
@@ -85,7 +86,7 @@ def test_coordinators_that_move_cost_nothing(rig: Rig, rounds: int):
             else:
                 for partition in partitions:
                     move(rig.broker.bootstrap, partition)
-            churn.await_cycles()
+            await_back(rig, churn, figures)
     assert_records_counted(rig)
     assert_facts_and_causes_agree(rig, is_calm)
     assert total(rig, "log_rewinds_total") == total(rig, "log_skipped_positions_total") == 0

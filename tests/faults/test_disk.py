@@ -12,7 +12,8 @@ import pytest
 from e2e.replaying import assert_facts_and_causes_agree
 from e2e.rig import DEADLINE_SECONDS, Rig, running_rig
 from faults.churn import churning, groups_of, is_calm
-from faults.observing import assert_counted
+from faults.observing import assert_counted, await_back
+from faults.reporting import Figures
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_800)]
@@ -50,7 +51,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.faults(16, fast=0, full=3)
-def test_a_full_disk_is_told_and_costs_nothing(rig: Rig, rounds: int):
+def test_a_full_disk_is_told_and_costs_nothing(rig: Rig, rounds: int, figures: Figures):
     """The stream's error names the path without space; with space again every record and rebalance counts once."""
     group, checkpoint, log = "full", rig.directory / "checkpoint", rig.monitor.stream.process.log_path
     assert log is not None
@@ -66,7 +67,7 @@ def test_a_full_disk_is_told_and_costs_nothing(rig: Rig, rounds: int):
             wait_for(sentences, lambda: log.read_bytes()[said:].decode()[-4_000:], DEADLINE_SECONDS, every=0.5)  # noqa: B023
             churn.await_cycles(number + 1)
             filler.unlink()
-            churn.await_cycles()
+            await_back(rig, churn, figures)
         assert_counted(rig, *groups_of(group))
     assert_facts_and_causes_agree(rig, is_calm)
     rig.monitor.check()

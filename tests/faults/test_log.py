@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from faults.observing import end_of, total
+from faults.observing import end_of, note_back, total
+from faults.reporting import Figures
 from faults.written_log import WATCHED, WrittenLog, create, running_log
 from waiting import wait_for
 
@@ -73,7 +75,7 @@ def test_what_retention_took_from_a_stopped_stream_is_counted(log: WrittenLog, r
 
 
 @pytest.mark.faults(12, fast=0, full=5)
-def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
+def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int, figures: Figures):
     """Each record of the new log is counted or reported as skipped, and after that each is counted.
 
     Records written before the recreation was noticed are reported as skipped if the source went back from its position
@@ -90,6 +92,7 @@ def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
         wait_for(lambda: WATCHED not in admin.list_topics(timeout=30).topics, "the topic to be gone")
         create(log.bootstrap)
         wait_for(lambda: WATCHED in admin.list_topics(timeout=30).topics, "the topic to be there")
+        began = time.monotonic()
         log.write_generations(early, 10)
         wait_for(lambda: recreations(log) == made + 1, "it to be told", _NOTICED_SECONDS)  # noqa: B023
         log.write_generations(old, 5)
@@ -98,6 +101,7 @@ def test_a_log_that_was_made_anew_is_told(log: WrittenLog, rounds: int):
             lambda: f"15 more records than {before}, not {taken(log)}",  # noqa: B023
             _NOTICED_SECONDS,
         )
+        note_back(figures, began)
         log.write_generations(old, 1)
         wait_for(lambda: log.rig.counts()[old].generation == 11, "the group to go on", _NOTICED_SECONDS)  # noqa: B023
         counted = log.rig.counts()[old]

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.rig import Rig, read_topic, running_rig
 from faults.churn import churning, groups_of
-from faults.observing import CONFIG, assert_counted, watching_counters
+from faults.observing import CONFIG, assert_counted, await_back, watching_counters
 from faults.reporting import Figures
 from rebalance_contract import QueryStatus, decode_status
 from rebalance_contract.epochs import SUPERSEDED_EXIT_CODE
@@ -52,7 +52,8 @@ def test_a_newcomer_takes_over_and_the_other_stream_ends(rig: Rig, rounds: int, 
             assert "Run one stream per cluster" in last, last
             # It has exited; this cleans up its handles.
             loser.process.kill()
-            churn.await_cycles(2)
+            await_back(rig, churn, figures)
+            churn.await_cycles()
     assert_counted(rig, *groups_of(group))
     seconds, _ = figures.worst["ended after"]
     assert seconds <= _END_SECONDS
