@@ -354,7 +354,7 @@ def test_a_group_that_rebalances_all_the_time_costs_no_more_than_another():
 
 
 def test_a_detector_takes_lines_of_groups_it_watches():
-    """A line that arrives after the judgement changes it."""
+    """A line that arrives after the judgement changes it, at the latest half a minute later."""
     detector = Detector("prod")
     gone = rebalance(LOST_MS, [STAYS, B], [STAYS])
     detector.take_group(snapshot(LOST_MS + 3_000, STAYS))
@@ -364,6 +364,7 @@ def test_a_detector_takes_lines_of_groups_it_watches():
     event = wrote(LOST_MS - 1_000, Act.LEFT, member_id="b-1", reason=OVER)
     detector.take_coordinator(CoordinatorActivity("prod", "g", LOST_MS - 5_000, (event,)))
     detector.advance(LOST_MS + MINUTE + 1_000)
+    detector.advance(LOST_MS + MINUTE + 30_000)
     assert (before, detector.causes("g")[gone.rebalance_id]) == ("undetermined", "poll_overrun")
 
 
