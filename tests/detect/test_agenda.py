@@ -137,10 +137,20 @@ def test_groups_that_are_gone_have_no_turn():
     agenda.touch(gone, inputs.GROUP)
     agenda.forget("gone")
     agenda.plan_groups(["gone", "other", "never there"], inputs.LOSSES, T0 + SECOND)
-    agenda.plan_next(["gone", "never there"])
+    agenda.restate(["gone", "never there"], T0)
     assert not agenda.take_due(T0)
     assert agenda.take_due(T0 + SECOND) == {"other"}
     assert other.changed & inputs.LOSSES
     agenda.touch(other, inputs.GROUP)
     assert agenda.open("gone", T0 + SECOND).changed == inputs.EVERYTHING
     assert agenda.take_due(T0 + SECOND) == {"other"}
+
+
+def test_a_rebalance_is_explained_at_the_earliest_of_its_times():
+    """Whichever was planned first."""
+    timetable = Timetable("g", T0, T0 + SWEEP_MS, changed=inputs.NOTHING)
+    for at_s in (30, 20, 40):
+        timetable.explain_by("r", T0 + at_s * SECOND)
+    assert timetable.next_ms(T0, None, is_joining=False) == T0 + 20 * SECOND
+    assert timetable.take_rebalances(T0 + 20 * SECOND - 1) == set()
+    assert timetable.take_rebalances(T0 + 20 * SECOND) == {"r"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from detect.turnover import Run, hear
+from detect.turnover import Run, hear, outage
 from histories import (
     CLUSTER,
     GROUP,
@@ -43,15 +42,11 @@ from rebalance_contract import (
     encode,
 )
 from rebalance_contract.clients import HEARTBEAT_AGE, POLL_AGE
-from rebalance_streaming.detect import explaining
 from rebalance_streaming.detect.config import DetectConfig, FindingSilence, Override
 from rebalance_streaming.detect.detector import Detector
-from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.judge import GroupJudge
 from rebalance_streaming.detect.judged_group import JudgedGroup
 from rebalance_streaming.detect.judgement import Judgement
-from rebalance_streaming.detect.rank import explain
-from rebalance_streaming.detect.verdict import Verdict
 
 A, B, C = member("a-1", [0, 1]), member("b-1", [2, 3]), member("c-1", [4, 5])
 A2 = member("a-2", [0, 1])
@@ -134,34 +129,6 @@ def test_a_departure_is_judged_again_when_the_member_returns():
     assert run.causes() == {gone.rebalance_id: "rolling_deploy", back.rebalance_id: "rolling_deploy"}
     assert [(each.rule, each.state) for each in run.withdrawn] == [("scale_in", "resolved")]
     assert "scale_in" not in run.rules()
-
-
-def test_a_group_that_rebalances_all_the_time_is_not_explained_all_the_time(monkeypatch: pytest.MonkeyPatch):
-    """Each rebalance is explained a dozen times, although the group is judged once a second while dozens are recent."""
-    explained: Counter[str] = Counter()
-
-    def count(of: Episode) -> tuple[Verdict, ...]:
-        explained[of.rebalance.rebalance_id] += 1
-        return explain(of)
-
-    monkeypatch.setattr(explaining, "explain", count)
-    begun = range(T0 + MINUTE, T0 + 6 * MINUTE, 6 * SECOND)
-    swings = [lost(at, B, [A, B]) if turn % 2 else joined(at, B, [A]) for turn, at in enumerate(begun)]
-    shapes = [snapshot(at, A, generation=at) for at in range(T0, T0 + 6 * MINUTE, SECOND)]
-    run = Run().live(T0 + 7 * MINUTE, *shapes, *swings)
-    assert len(run.causes()) == len(begun)
-    assert max(explained.values()) <= 15
-
-
-def test_an_old_rebalance_is_explained_again_within_half_a_minute():
-    """Ten minutes after it the coordinator's log arrives; nothing else is new of the group then."""
-    gone = lost(T0 + MINUTE, B, [A, B])
-    run = Run().live(T0 + 10 * MINUTE, snapshot(T0, A, B), *pulse(T0, T0 + MINUTE, [0, 1, 2, 3]), gone)
-    assert run.causes() == {gone.rebalance_id: "scale_in"}
-    line = CoordinatorEvent(gone.started_before_ms, CoordinatorAct.EXPIRED, member_id=B.member_id)
-    run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, T0 + MINUTE, (line,)))
-    run.live(T0 + 10 * MINUTE + 30 * SECOND)
-    assert run.causes() != {gone.rebalance_id: "scale_in"}
 
 
 def deploy(start_ms: int) -> list[Event]:
@@ -492,27 +459,14 @@ def test_a_count_of_before_a_restart_ends_in_time():
 # --- Several groups ---
 
 
-def outage(groups: int, brokers: int, *, together: bool = True) -> list[Event]:
-    """Let the session of one member in each of several groups expire, at once or minutes apart."""
-    events: list[Event] = []
-    for n in range(groups):
-        who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
-        at = T0 + 2 * MINUTE + (0 if together else n * 3 * MINUTE)
-        quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
-        story: list[Event] = [snapshot(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
-        story += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
-        events += [replace(each, group=f"g{n}") for each in story]
-    return events
-
-
 @pytest.mark.parametrize(
-    ("groups", "brokers", "together", "wide"),
-    [(3, 2, True, True), (2, 2, True, False), (3, 1, True, False), (3, 2, False, False)],
+    ("groups", "brokers", "apart_ms", "wide"),
+    [(3, 2, 0, True), (2, 2, 0, False), (3, 1, 0, False), (3, 2, 3 * MINUTE, False)],
     ids=["wide", "two groups", "one coordinator", "minutes apart"],
 )
-def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers: int, together: bool, wide: bool):
+def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers: int, apart_ms: int, wide: bool):
     """Three groups on two hosts and two coordinators within a minute: one finding without a group, with all hosts."""
-    run = Run().live(T0 + 12 * MINUTE, *outage(groups, brokers, together=together), step_ms=5 * SECOND)
+    run = Run().live(T0 + 12 * MINUTE, *outage(groups, brokers, apart_ms=apart_ms), step_ms=5 * SECOND)
     found = [each for each in run.published if not each.group]
     assert [(each.rule, each.group) for each in found] == ([("cluster_wide_disturbance", "")] if wide else [])
     if wide:
@@ -521,6 +475,82 @@ def test_what_several_groups_suffer_at_once_is_the_clusters(groups: int, brokers
         assert not found[0].primary
         run.live(T0 + 14 * MINUTE)
         assert [each.state for each in run.published if not each.group] == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("apart_ms", [0, 7 * SECOND])
+def test_groups_are_told_at_once_that_the_cluster_is_disturbed(apart_ms: int):
+    """Their findings have it as their parent a second later, even if none lost a member at the same moment."""
+    run = Run().live(T0 + 2 * MINUTE + 20 * SECOND, *outage(3, 2, apart_ms=apart_ms))
+    while all(each.group for each in run.detector.findings.all()):
+        run.live(run.now_ms + SECOND)
+        assert run.now_ms < T0 + 4 * MINUTE
+    run.live(run.now_ms + SECOND)
+    of_groups = [each for each in run.detector.findings.all() if each.group]
+    assert len(of_groups) == 3
+    assert all(each.parent for each in of_groups)
+
+
+def test_what_time_alone_brings_about_is_judged_in_time():
+    """Of a group that rebalanced lately, of which nothing new is heard: harm begins, and a join phase is not seen on.
+
+    Consumption stands still for five minutes although records arrived, and the prober dies while members join.
+    """
+    slow = replace(B, rebalance_timeout_ms=30_000)
+    worked = [*pulse(T0, T0 + MINUTE, [0, 1, 2, 3]), *pulse(T0 + MINUTE, T0 + 100 * SECOND, [0, 1])]
+    # Once the loss is judged and published, there are new records for a minute.
+    ends = {at: dict.fromkeys((0, 1), 100 + min(at, 50) + max(0, min(at, 200) - 130)) for at in range(0, 420, 10)}
+    settled = [probe(T0 + at * SECOND, "Stable", [A] if at > 93 else [A, slow], ends=ends[at]) for at in ends]
+    gone = [lost(T0 + 90 * SECOND, slow, [A, slow]), snapshot(T0 + 93 * SECOND, A, generation=2)]
+    stands = commits(T0 + 100 * SECOND, {0: 150, 1: 150})
+    run = Run().live(T0 + 399 * SECOND, snapshot(T0, A, slow), *worked, *settled[:40], *gone, stands)
+    assert {each.severity for each in run.published if each.primary} == {Severity.TICKET}
+    run.live(T0 + 401 * SECOND, settled[40])
+    assert run.finding("poll_overrun").severity == Severity.PAGE
+
+    begun = [probe(T0 + at * SECOND, "PreparingRebalance", [A, B]) for at in range(180, 240, 5)]
+    met = [snapshot(T0, A), joined(T0 + MINUTE, B, [A]), snapshot(T0 + 63 * SECOND, A, B, generation=2)]
+    run = Run().live(T0 + 4 * MINUTE, *met, *begun)
+    assert run.finding("stalled_member_join_barrier").state == "firing"
+    run.live(T0 + 6 * MINUTE)
+    assert run.finding("stalled_member_join_barrier").state == "resolved"
+
+
+def test_a_rewind_ends_ten_minutes_later_though_nothing_arrives():
+    """Of a group that rebalanced after it."""
+    worked = [commits(at, dict.fromkeys(range(4), 1000 + (at - T0) // SECOND)) for at in range(T0, T0 + 180_000, 5_000)]
+    ends = [probe(at, "Stable", ends=dict.fromkeys(range(4), 5_000)) for at in range(T0, T0 + 4 * MINUTE, 10 * SECOND)]
+    rewound, gone = commits(T0 + 181 * SECOND, {0: 100}), lost(T0 + 4 * MINUTE, B, [A, B])
+    run = Run().live(T0 + 12 * MINUTE, snapshot(T0, A, B), *worked, *ends, rewound, gone)
+    assert run.finding("offset_rewind").state == "firing"
+    run.live(T0 + 14 * MINUTE)
+    assert run.finding("offset_rewind").state == "resolved"
+
+
+def test_a_report_completes_a_crash_loop():
+    """Two deaths and the starts of four processes: the third death was not seen."""
+    events: list[Event] = [snapshot(T0, A)]
+    for turn, (came_s, left_s) in enumerate(((120, 150), (180, 210), (250, 280)), 1):
+        each = member(f"b-{turn}", [2, 3])
+        events += [joined(T0 + came_s * SECOND, each, [A]), lost(T0 + left_s * SECOND, each, [A, each])]
+    started = [
+        report(T0 + at * SECOND, member("b-9"), process_start_ms=T0 + at * SECOND, pid=at, member_id=None)
+        for at in (175, 245, 370)
+    ]
+    run = Run().live(T0 + 6 * MINUTE, *events, *started[:2])
+    assert "crash_loop" not in run.rules()
+    run.live(T0 + 7 * MINUTE, started[2])
+    assert run.finding("crash_loop").primary
+
+
+def test_a_rebalance_that_goes_on_becomes_a_storm_by_its_duration_alone():
+    """A KIP-848 group that nobody probes: once it has rebalanced for three of the last ten minutes."""
+    kind = {"type": "consumer", "protocol": "uniform"}
+    earlier = lost(T0 + MINUTE, B, [A, B], took_ms=30 * SECOND, **kind)
+    lasting = joined(T0 + 3 * MINUTE, B, [A], outcome="ongoing", completed_at_ms=None, join_ended_at_ms=None, **kind)
+    run = Run().live(T0 + 5 * MINUTE + 29 * SECOND, snapshot(T0, A, B, **kind), earlier, lasting)
+    assert "rebalance_storm" not in run.rules()
+    run.live(T0 + 5 * MINUTE + 35 * SECOND)
+    assert run.finding("rebalance_storm").state == "firing"
 
 
 def test_a_group_without_a_name_takes_no_finding_of_the_cluster():

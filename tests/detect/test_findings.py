@@ -443,6 +443,17 @@ def test_parts_of_a_storm_name_it_and_leave_the_page_to_it():
     assert (parent.parent, parent.severity) == (None, Severity.PAGE)
 
 
+def test_what_ended_is_no_parent():
+    """From the update on in which the storm ends; its parts page again."""
+    findings = Findings(CLUSTER)
+    child = happened(T0, A, severity=Severity.PAGE)
+    update(findings, T0, child, happened(T0, rule="rebalance_storm", primary=False, severity=Severity.PAGE))
+    update(findings, T0 + MINUTE, child)
+    found = {each.rule: each for each in findings.all()}
+    assert found["rebalance_storm"].state == "resolved"
+    assert (found["poll_overrun"].parent, found["poll_overrun"].severity) == (None, Severity.PAGE)
+
+
 def test_a_cluster_wide_disturbance_is_the_parent_of_what_groups_suffer():
     """It is one finding for all groups, and precedes a group's own storm; experimental, it silences neither."""
     findings = Findings(CLUSTER)

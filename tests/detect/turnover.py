@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from histories import CLUSTER, MINUTE, SECOND, T0, Event, packed, unpacked
+from dataclasses import replace
+
+from histories import CLUSTER, MINUTE, SECOND, T0, Event, lost, member, packed, probe, pulse, snapshot, unpacked
 from rebalance_contract import (
     CommitActivity,
     Finding,
@@ -44,6 +46,19 @@ def hear(detector: Detector, event: Event) -> None:
         take(detector, event)
     else:
         detector.take_clients(packed(event))
+
+
+def outage(groups: int, brokers: int, *, apart_ms: int = 0) -> list[Event]:
+    """Let the session of one member in each of several groups expire, one after the other."""
+    events: list[Event] = []
+    for n in range(groups):
+        who, stays = member(f"m{n}-1", [0, 1]), member(f"n{n}-1", [2, 3])
+        at = T0 + 2 * MINUTE + n * apart_ms
+        quiet = [*pulse(T0, at - 13 * SECOND, range(4)), *pulse(at - 13 * SECOND, at, [2, 3])]
+        story: list[Event] = [snapshot(T0, who, stays), probe(T0 + SECOND, coordinator_id=n % brokers)]
+        story += [*quiet, lost(at, who, [who, stays], rebalance_id=f"{n}-1")]
+        events += [replace(each, group=f"g{n}") for each in story]
+    return events
 
 
 def known_at_ms(event: Event) -> int:

@@ -77,6 +77,10 @@ class Timetable:
         """Have a rebalance explained again at a time (epoch ms), unless that is planned earlier."""
         self.explain_ms[rebalance_id] = min(at_ms, self.explain_ms.get(rebalance_id, at_ms))
 
+    def restate_by(self, at_ms: int) -> None:
+        """Have the findings stated again at a time (epoch ms), unless that is planned earlier."""
+        self.restate_ms = at_ms if self.restate_ms is None else min(at_ms, self.restate_ms)
+
     def keep(self, rebalance_ids: Collection[str]) -> None:
         """Drop the `explain_ms` of all other rebalances."""
         self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in rebalance_ids}
@@ -150,9 +154,13 @@ class Agenda:
                 timetable.changed |= changed
                 self.plan(timetable, at_ms)
 
-    def plan_next(self, groups: Iterable[str]) -> None:
-        """Have groups judged at the next turn."""
-        self._touched.update(groups)
+    def restate(self, groups: Iterable[str], now_ms: int) -> None:
+        """Have the findings of the known ones of some groups stated again at the next turn."""
+        for group in groups:
+            timetable = self._timetables.get(group)
+            if timetable is not None:
+                timetable.restate_by(now_ms)
+                self._touched.add(group)
 
     def put_off(self, groups: Iterable[str], now_ms: int) -> None:
         """Have groups that are due judged at the next turn instead; each keeps the time it was first put off."""

@@ -78,7 +78,10 @@ class Answers:
         """Evaluate the rules whose inputs changed or that are due; return whether any answer changed."""
         due = {place for place, at_ms in self._due.items() if at_ms <= view.now_ms}
         for place in sorted({*_memory_updates(changed), *(each for each in due if each < 0)}, reverse=True):
+            before = self.memory
             self._update_memory(place, view, quarantine)
+            if self.memory != before:
+                changed |= MEMORY_UPDATES[-1 - place].looks_at
         view = replace(view, memory=self.memory)
         rules = sorted({*_rules(changed), *(each for each in due if each >= 0)})
         return sum(self._ask_one(place, view, quarantine) for place in rules) > 0

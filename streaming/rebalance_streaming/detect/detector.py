@@ -358,10 +358,8 @@ class Detector:
 
     def _due(self) -> list[str]:
         """Return the groups that are due; those that turn out to be invented are forgotten instead."""
+        self._agenda.restate(self._commits.take_released(), self.now_ms)
         due = self._agenda.take_due(self.now_ms)
-        for group in self._commits.take_released():
-            self._judged_groups[group].timetable.restate_ms = self.now_ms
-            due.add(group)
         for group in [each for each in due if self._is_invented(self._judged_groups[each])]:
             due.discard(group)
             self.forget_group(group)
@@ -383,7 +381,7 @@ class Detector:
         concerned = self._losses.groups_of(named)
         if changed:
             # Findings of these groups name the cluster's finding as their parent.
-            self._agenda.plan_next(concerned | self._disturbed)
+            self._agenda.restate(concerned | self._disturbed, self.now_ms)
         self._disturbed = concerned
         return changed
 

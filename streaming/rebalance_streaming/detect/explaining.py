@@ -66,16 +66,11 @@ class Explainer:
         again = [each for each in order[-RECONSIDERED:] if each.started_before_ms >= horizon]
         recent = {each.rebalance_id for each in again} | due
         others_lost = bool(changed & inputs.LOSSES)
-        has_new = not due <= judged_group.judged.keys()
         differs = False
         for name, rebalance in ((each.rebalance_id, each) for each in order if each.rebalance_id in recent):
             known = judged_group.judged.get(name)
-            # Explanations build on those of earlier rebalances, and members may come back with a new one.
-            if (
-                (known is None or name in due or differs or others_lost)
-                or (has_new and known.misses_members())
-                or now_ms >= _again_ms(known)
-            ):
+            # Explanations build on those of earlier rebalances.
+            if known is None or name in due or differs or others_lost or now_ms >= _again_ms(known):
                 self._try_to_explain(judged_group, rebalance, now_ms)
                 differs = differs or known is None or known.differs(judged_group.judged[name])
             elif changed:

@@ -121,13 +121,14 @@ class Findings:
             stated.setdefault((group, each.rule, subject_key(each)), []).append(each)
         changed, known = [], self._groups.setdefault(group, {})
         self._forget(group, [key for key, each in known.items() if _is_long_over(each, stated.get(key, ()), now_ms)])
+        # Before the others are written: a finding that ends is no parent.
+        ended, withdrawn = self._close(known, stated.keys(), now_ms, resolve_after_ms)
         for key, several in sorted(stated.items(), key=lambda item: item[0][1] not in _PARENTS):
             finding = self._placed(self._written(key, several, now_ms, resolve_after_ms))
             self._restored.discard(finding.finding_id)
             if _differs(known.get(key), finding):
                 known[key] = finding
                 changed.append(finding)
-        ended, withdrawn = self._close(known, stated.keys(), now_ms, resolve_after_ms)
         over = [key for key, each in known.items() if each.resolved_at_ms is not None and key not in stated]
         if len(over) > _REMEMBERED:
             over.sort(key=lambda key: (known[key].resolved_at_ms or 0, key))

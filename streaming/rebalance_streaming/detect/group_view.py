@@ -219,8 +219,12 @@ class GroupView:
 
     def lag_grows(self) -> bool:
         """Whether some partition is not consumed while records arrive: actual harm, not only a risk."""
-        behind = self.progress.falls_behind(self.now_ms - self.thresholds.stalled_ms)
-        return any(self.grew_since(position, position.advanced_ms or 0) for position in behind)
+        since_ms = self.now_ms - self.thresholds.stalled_ms
+        if any(self.grew_since(each, each.advanced_ms or 0) for each in self.progress.falls_behind(since_ms)):
+            return True
+        if (next_ms := self.progress.next_to_fall_behind(since_ms)) is not None:
+            self.time.note_due(next_ms + self.thresholds.stalled_ms)
+        return False
 
     def is_reporting(self, client: ClientHistory) -> bool:
         """Whether a client still reports: its latest report is at most three intervals or 15 s old."""

@@ -26,6 +26,7 @@ from rebalance_streaming.detect.severity import with_severities
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.cluster_commits import ClusterCommits
+from rebalance_streaming.observed.history import SEEN_FOR_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +62,10 @@ class GroupJudge:
         due = restate_ms is not None and restate_ms <= now_ms
         must = another or due or changed & (inputs.GROUP | inputs.STATES) or judged_group.is_joining(now_ms)
         looks_for_harm = must or (judged_group.minds_harm and changed & inputs.BULK)
-        harmed = view.lag_grows() if looks_for_harm else judged_group.harmed
+        until = JudgingTime(now_ms)
+        harmed = replace(view, time=until).lag_grows() if looks_for_harm else judged_group.harmed
         if not must and harmed == judged_group.harmed:
+            judged_group.await_harm(until.due_ms)
             return []
         judged_group.harmed, found = harmed, list(judged_group.answers.verdicts())
         stated = judged_group.state([each for each in found if each.claims], now_ms)
@@ -73,7 +76,9 @@ class GroupJudge:
         stated += [replace(each, primary="stands_alone" in diagnosis(each.rule).traits) for each in standing]
         sums = [verdict for rule in AGGREGATES for verdict in rule(view)]
         stated += [judged_group.secondary(each, now_ms) for each in sums]
-        return self._publish(judged_group, view, stated, harmed=harmed)
+        published = self._publish(judged_group, view, stated, harmed=harmed)
+        judged_group.await_harm(until.due_ms)
+        return published
 
     def _holding(
         self, judged_group: JudgedGroup, standing: Sequence[Verdict], now_ms: int, *, harmed: bool
@@ -113,6 +118,8 @@ class GroupJudge:
             times.append(time.due_ms)
         if judged_group.timetable.waiting and judged_group.held:
             times.append(time.now_ms + WAITING_MS)
+        if judged_group.is_joining(time.now_ms):
+            times.append(judged_group.history.sightings[-1].at_ms + SEEN_FOR_MS + 1)
         return min((each for each in times if each > time.now_ms), default=None)
 
 

@@ -68,10 +68,6 @@ class JudgedRebalance:
         known = own.confidence >= CLAIMED and own.rule not in PARTS
         return self.rebalance.changes > 0 and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
 
-    def misses_members(self) -> bool:
-        """Whether members left of which it is not known that they came back."""
-        return any(each.back_as is None for each in self.departures.values())
-
     def differs(self, other: JudgedRebalance) -> bool:
         """Whether another explanation of the rebalance has a different result."""
         return self.verdicts != other.verdicts or self.departures != other.departures
@@ -133,6 +129,11 @@ class JudgedGroup:
         seen = self.history.sightings
         joins = bool(seen) and seen[-1].state == GroupState.PREPARING_REBALANCE
         return joins and now_ms - seen[-1].at_ms <= SEEN_FOR_MS
+
+    def await_harm(self, at_ms: int | None) -> None:
+        """State findings that depend on harm again when consumption may be harmed (epoch ms; null: never)."""
+        if at_ms is not None and self.minds_harm:
+            self.timetable.restate_by(at_ms)
 
     def put(self, judged: JudgedRebalance) -> list[ExplainedDeparture]:
         """Replace the verdicts of a rebalance; return its departures."""

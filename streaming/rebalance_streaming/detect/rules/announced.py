@@ -17,6 +17,7 @@ from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.patterns import crash_loop, member_flapping, short_lived_consumers
 from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, slot_of
 
@@ -26,7 +27,7 @@ _CLOCKS_MS = 5_000
 _OTHER_PATTERNS = (crash_loop, short_lived_consumers, member_flapping)
 
 
-@condition()
+@condition(inputs.REPORTED, without_log=True)
 def announced_deploy(view: GroupView) -> Iterator[Verdict]:
     """A deploy was announced, and members come and go as in one; if several overlap, the latest one counts."""
     if not view.announcements:

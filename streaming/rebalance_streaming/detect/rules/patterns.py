@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import median
 
 from rebalance_contract import UNDETERMINED, GroupType, Member, Rebalance, Severity
@@ -21,6 +22,7 @@ from rebalance_streaming.detect.rules.member_settings import may_be_named
 from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CLAIMED, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Slot, slot_of
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
@@ -70,7 +72,7 @@ class _Series:
         return median(each.length_ms for each in self.lives if each.length_ms is not None)
 
 
-@condition()
+@condition(inputs.REPORTED, without_log=True)
 def crash_loop(view: GroupView) -> Iterator[Verdict]:
     """The same instance joins and dies repeatedly (Kubernetes: CrashLoopBackOff)."""
     series = list(_short_series(view))
@@ -221,7 +223,7 @@ def _gaps_grow(view: GroupView, slot: Slot, lives: list[Life]) -> bool:
     return len(gaps) >= 3 and all(b >= _BACK_OFF * a for a, b in itertools.pairwise(gaps))
 
 
-@condition()
+@condition(inputs.PROGRESS, without_log=True)
 def short_lived_consumers(view: GroupView) -> Iterator[Verdict]:
     """An application creates a consumer per job or request: each joins, leaves in order, and causes rebalances."""
     limits = view.thresholds
@@ -416,6 +418,8 @@ def rebalance_storm(view: GroupView) -> Iterator[Verdict]:
         for each in recent
     )
     share = busy_ms / window
+    if share < limits.storm_share and any(each.completed_at_ms is None for each in recent):
+        view.time.note_due(view.now_ms + max(1, ceil(limits.storm_share * window - busy_ms)))
     if len(recent) < limits.storm_rebalances and not (share >= limits.storm_share and len(recent) > 1):
         return
     causes = Counter(view.causes[each.rebalance_id] for each in recent if each.rebalance_id in view.causes)
