@@ -67,7 +67,10 @@ class Explainer:
         recent = {each.rebalance_id for each in again} | due
         others_lost = bool(changed & inputs.LOSSES)
         differs = False
-        for name, rebalance in ((each.rebalance_id, each) for each in order if each.rebalance_id in recent):
+        for rebalance in order:
+            name = rebalance.rebalance_id
+            if name not in recent:
+                continue
             known = judged_group.judged.get(name)
             # Explanations build on those of earlier rebalances.
             if known is None or name in due or differs or others_lost or now_ms >= _again_ms(known):
@@ -137,7 +140,7 @@ class Explainer:
 
 
 def _again_ms(known: JudgedRebalance) -> int:
-    """Return when a rebalance is explained again after any change of its group (epoch ms)."""
+    """Return from when on any change of its group has a rebalance explained again (epoch ms)."""
     age_ms = max(0, known.explained_ms - known.rebalance.last_known_ms)
     at_ms = known.explained_ms + min(int(age_ms * _AGE_SHARE), _LATEST_MS)
     return -(-at_ms // _TURN_MS) * _TURN_MS
