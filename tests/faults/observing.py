@@ -258,11 +258,13 @@ def note_back(figures: Figures, since: float) -> None:
 
 
 def await_back(rig: Rig, churn: Churn, figures: Figures) -> None:
-    """Wait until /metrics shows a generation that is made after now, the end of a fault."""
-    since, before = time.monotonic(), rig.expected_counts()[churn.group].completed
+    """Wait, from the end of a fault, until clients have rebalanced and /metrics counts all records up to then."""
+    since = time.monotonic()
+    churn.await_cycles()
+    wanted = count_log(rig.broker.bootstrap)
     wait_for(
-        lambda: (found := rig.counts().get(churn.group)) is not None and found.completed > before,
-        lambda: f"more than {before} generations of {churn.group} to be counted",
+        lambda: (found := rig.record_totals()) and all(found[kind] >= count for kind, count in wanted.items()),
+        lambda: f"every record to be counted: {rig.record_totals()} are not {wanted}",
         DEADLINE_SECONDS,
         every=0.2,
     )

@@ -142,8 +142,8 @@ compared in `tests/e2e/test_exact_counts.py` only, as far as they can be equal.
   three minutes, and case 40 takes three minutes with a report a second, of which the best of three measurements counts.
 - **Back after** (cases 1, 2, 3, 5, 6, 8, 9, 12, 16, 20, 21) is the time from the end of the fault, such as the restart
   of what was killed, until the monitor shows what happened after it, at most 30 s: of a process its first row or its
-  readiness, otherwise the next generation of a group on `/metrics`, which includes the time that the clients take to
-  rebalance. Other times are asserted in cases 4 (10 s), 7 (45 s), 14 (60 s) and 20 (10 s). Elsewhere the page has what
+  readiness, otherwise all records up to the next change of a group's members, for which the clients need some time,
+  too. Other times are asserted in cases 4 (10 s), 7 (45 s), 14 (60 s) and 20 (10 s). Elsewhere the page has what
   was measured, and a test waits for up to 300 s.
 - **Counters of the exporter**: `state_seconds_total` and `findings_total` count from the start of an exporter, so cases
   4 and 21 exempt them.
