@@ -22,7 +22,7 @@ from rebalance_streaming.recording import read_lines
 from rebalance_streaming.replay import CLUSTER, Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-# Each has hundreds of rebalances: some minutes of processor time.
+# Most have hundreds of rebalances: up to half a minute of processor time each.
 pytestmark = [pytest.mark.recordings, pytest.mark.slow, pytest.mark.timeout(3_600)]
 
 HOURS = recordings(GOLDEN / "hours")
