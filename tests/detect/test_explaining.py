@@ -46,10 +46,10 @@ def await_turn(run: Run, explained: Explained, rebalance_id: str) -> None:
 
 def test_a_group_that_rebalances_all_the_time_is_not_explained_all_the_time(explained: Explained):
     """Each rebalance is explained a dozen times, although the group is judged once a second while dozens are recent."""
-    begun = range(T0 + MINUTE, T0 + 6 * MINUTE, 6 * SECOND)
+    begun = range(T0 + MINUTE, T0 + 3 * MINUTE, 6 * SECOND)
     swings = [lost(at, B, [A, B]) if turn % 2 else joined(at, B, [A]) for turn, at in enumerate(begun)]
-    shapes = [snapshot(at, A, generation=at) for at in range(T0, T0 + 6 * MINUTE, SECOND)]
-    run = Run().live(T0 + 7 * MINUTE, *shapes, *swings)
+    shapes = [snapshot(at, A, generation=at) for at in range(T0, T0 + 3 * MINUTE, SECOND)]
+    run = Run().live(T0 + 3 * MINUTE + 30 * SECOND, *shapes, *swings)
     assert len(run.causes()) == len(begun)
     assert max(explained.values()) <= 15
 
