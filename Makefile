@@ -118,8 +118,8 @@ chart-tools: $(if $(GO),,setup)
 component-test: setup tools chart-tools ## Recordings, generated input, other processes, Prometheus, Chromium: all the rest without a JVM
 	$(PYTEST) -m "($(COSTLY)) and not ($(JVM) or slow)" --timeout=1800 --durations=10 $(COMPONENT_FILES)
 
-# These tests wait most of the time, so four at once use two cores best.
-jvm-test: WORKERS = 4
+# These tests wait most of the time: three at once take two thirds of the time of two, on two cores. Four take as long.
+jvm-test: WORKERS = 3
 jvm-test: setup tools ## Spark, real broker and end-to-end tests
 	$(PYTEST) -m "($(JVM)) and not slow" --durations=25 $(JVM_FILES)
 
