@@ -191,11 +191,19 @@ def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
         "prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=40, lag_recovered_at_ms=T0 + 60_000
     )
     tracker.restore(published)
-    tracker.note_measured(FIRST.group, T0 + 70_000)
     tracker.take_lag(FIRST.group, 8, T0 + 45_000)
     tracker.take_rebalance(FIRST)
     tracker.take_lag(FIRST.group, 9, T0 + 90_000)
     assert tracker.changed() == []
+
+
+def test_a_probe_that_an_earlier_run_did_not_read_any_more_counts():
+    """That run was killed after it had published the group's lag, of a later time than the probe's."""
+    tracker = ImpactTracker("prod")
+    tracker.restore(RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=40))
+    tracker.take_rebalance(FIRST)
+    tracker.take_lag(FIRST.group, 8, T0 + 60_000)
+    assert rows_of(tracker)[FIRST.rebalance_id].lag_recovered_at_ms == T0 + 60_000
 
 
 def test_lag_that_is_read_again_from_before_a_rebalance_replaces_what_was_published():
@@ -204,7 +212,6 @@ def test_lag_that_is_read_again_from_before_a_rebalance_replaces_what_was_publis
     tracker.restore(
         RebalanceImpact("prod", FIRST.group, FIRST.rebalance_id, lag_before=10, lag_peak=10, lag_recovered_at_ms=T0 + 9)
     )
-    tracker.note_measured(FIRST.group, T0 + 9)
     tracker.take_rebalance(FIRST)
     for at_ms, lag in ((-5_000, 10), (9, 10), (20_000, 40), (60_000, 7)):
         tracker.take_lag(FIRST.group, lag, T0 + at_ms)

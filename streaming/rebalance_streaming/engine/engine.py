@@ -139,7 +139,6 @@ class Engine:
                 self._lag.restore(row)
                 self._published[row.group] = row
                 self._restored_ms[row.group] = row.at_ms
-                self._impact.note_measured(row.group, row.at_ms)
             case RebalanceImpact() | GroupImpact():
                 self._impact.restore(row)
             case Finding():

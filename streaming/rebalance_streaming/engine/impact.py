@@ -42,17 +42,13 @@ class _RebalanceCost:
 
 @dataclass(slots=True)
 class _GroupCosts:
-    """Costs of one group.
-
-    `restored` are impacts published by an earlier run, which measured lag until `measured_before_ms`.
-    """
+    """Costs of one group; `restored` are impacts that an earlier run published."""
 
     totals: GroupImpact
     rebalances: dict[str, _RebalanceCost] = field(default_factory=dict)
     restored: dict[str, RebalanceImpact] = field(default_factory=dict)
     gaps: deque[CommitGap] = field(default_factory=deque)
     measured: MeasuredLag = field(default_factory=MeasuredLag)
-    measured_before_ms: int = 0
 
 
 class ImpactTracker:
@@ -73,10 +69,6 @@ class ImpactTracker:
             group.restored[row.rebalance_id] = row
             while len(group.restored) > _KEPT_REBALANCES:
                 del group.restored[next(iter(group.restored))]
-
-    def note_measured(self, group: str, until_ms: int) -> None:
-        """Note when an earlier run last measured lag: the impacts that it published include everything until then."""
-        self._of(group).measured_before_ms = until_ms
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Process a version of a rebalance."""
@@ -121,8 +113,6 @@ class ImpactTracker:
         if measured and measured[0][0] < started_ms:
             # The measurements reach back to before it began: nothing is needed from an earlier run.
             earlier = None
-        elif earlier is not None:
-            measured = [each for each in measured if each[0] > costs.measured_before_ms]
         around = lag_around(known.rebalance, measured, next_started_ms, earlier)
         updated = replace(
             known.impact,
