@@ -32,8 +32,8 @@ class Timetable:
     the rules whose verdicts notify. `planned_ms` is the group's time on the agenda (null: not planned), `put_off_ms`
     when it was first put off because too many groups were due (null: it was not). At `sweep_ms` all rules are
     evaluated, regardless of their declared inputs. `restate_ms` is when the stated findings may change by time alone
-    (null: never). `waiting` maps rebalances to be judged to their due times, `explain_ms` rebalances whose cause may
-    change by time alone to the time of that change.
+    (null: never). `waiting` maps rebalances to be judged to their due times, `explain_ms` rebalances to the time at
+    which they are explained again: their cause may change by time alone, or by what arrived since the last time.
     """
 
     group: str
