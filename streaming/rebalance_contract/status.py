@@ -46,8 +46,9 @@ class QueryStatus:
 
     `caught_up` becomes true once everything that was in the log when the process started has been processed, and stays
     true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper bound of
-    records: transaction markers and compacted records leave gaps). `event_delay_ms` is the time from the newest
-    processed record to the end of its batch, null if there was none. `last_batch_at_ms` is when the query last finished
+    records: transaction markers and compacted records leave gaps). `event_delay_ms` is how old the
+    picture is at the end of a batch: the time since the batch started or, if records were left over, the age of the
+    newest record that was used; null before the first. `last_batch_at_ms` is when the query last finished
     a batch or found nothing new to read; `batch_ms` is the duration of that batch, `input_rows` the number of records
     it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query without one.
     `read_until_ms`: everything that was written to its inputs before this time has been processed; 0 while that is not

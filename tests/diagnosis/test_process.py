@@ -208,6 +208,30 @@ def test_a_stop_ends_the_process():
     assert not is_alive(pid)
 
 
+def test_a_process_that_was_launched_is_the_one_that_starts():
+    """Once; ticks before the start are not for it. One that is never started ends with a stop."""
+    driver = Driver()
+    driver.process.launch()
+    driver.process.launch()
+    launched = launched_pid(driver)
+    driver.process.tick(1, 1, caught_up=False)
+    driver.process.start(0)
+    assert driver.pid() == launched
+    driver.process.start(0)
+    assert driver.pid() != launched
+    assert not is_alive(launched)
+    driver.process.launch()
+    launched = launched_pid(driver)
+    driver.process.stop()
+    assert not is_alive(launched)
+
+
+def launched_pid(driver: Driver) -> int:
+    """Return the pid of the process that waits for its start."""
+    assert driver.process._launched is not None
+    return driver.process._launched[0].pid
+
+
 def test_a_stop_does_not_wait_for_a_process_that_hangs(monkeypatch: pytest.MonkeyPatch):
     """The calling thread gets an error that the process has ended."""
     monkeypatch.setattr(process, "_END_SECONDS", 0.1)

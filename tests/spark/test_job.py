@@ -63,9 +63,11 @@ def test_no_spark_is_started_while_brokers_are_away(monkeypatch: pytest.MonkeyPa
 
 
 def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: pytest.MonkeyPatch):
-    """Threads that were started before Spark are stopped with it."""
-    stopped: list[bool] = []
-    ownership = SimpleNamespace(stop=lambda: stopped.append(True))
+    """Threads and the process that were started before Spark are stopped with it."""
+    calls: list[str] = []
+    ownership = SimpleNamespace(stop=lambda: calls.append("not followed"), epoch=1)
+    process = SimpleNamespace(launch=lambda: calls.append("launched"), stop=lambda: calls.append("stopped"))
+    monkeypatch.setattr(job, "DiagnosisProcess", lambda *_: process)
     monkeypatch.setattr(startup, "_look_at_cluster", lambda *_: SimpleNamespace(ownership=ownership))
 
     def refuse(*_: Any) -> None:
@@ -74,7 +76,7 @@ def test_nobody_follows_other_streams_where_spark_does_not_start(monkeypatch: py
     monkeypatch.setattr(job, "start_session", refuse)
     with pytest.raises(StreamError, match="no JVM"):
         job.run(StreamConfig())
-    assert stopped == [True]
+    assert calls == ["launched", "stopped", "not followed"]
 
 
 def test_the_diagnosis_waits_for_both_queries():

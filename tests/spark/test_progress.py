@@ -88,13 +88,20 @@ def test_what_arrives_during_a_long_batch_is_unread():
 
 
 def test_a_batch_reports_its_figures():
-    """Duration, rows, state and the age of the newest record."""
+    """Duration, rows and state."""
     state = [{"numRowsTotal": 4, "memoryUsedBytes": 512}]
-    status = Query(now_ms=0).batch(
-        {"0": 1}, {"0": 1}, stateOperators=state, observedMetrics={"newest": {"newest": 400}}
-    )
+    status = Query(now_ms=0).batch({"0": 1}, {"0": 1}, stateOperators=state)
     assert (status.batch_id, status.batch_ms, status.input_rows) == (1, 120, 7)
-    assert (status.state_rows, status.state_bytes, status.event_delay_ms) == (4, 512, 600)
+    assert (status.state_rows, status.state_bytes) == (4, 512)
+
+
+def test_how_old_the_picture_is():
+    """With a backlog the newest record that was used says it, if there was one; without one the start of the batch."""
+    query = Query(now_ms=0)
+    newest = {"newest": {"newest": 400}}
+    assert query.batch({"0": 1}, {"0": 9}, observedMetrics=newest).event_delay_ms == 600
+    assert query.batch({"0": 2}, {"0": 9}, observedMetrics={"newest": {"newest": None}}).event_delay_ms == 600
+    assert query.batch({"0": 9}, {"0": 9}, observedMetrics=newest).event_delay_ms == 2_300
 
 
 def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():

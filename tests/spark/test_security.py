@@ -17,7 +17,7 @@ from rebalance_kafka.properties import java_properties, librdkafka_properties
 from rebalance_streaming.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.session import start_session
-from rebalance_streaming.spark.source import rows_in_range, source_options
+from rebalance_streaming.spark.source import source_options
 from spark.securing import KEY_PASSWORD, PASSWORD, Secured, secured
 from waiting import wait_for
 
@@ -53,7 +53,8 @@ def read_by_java(spark: SparkSession, kafka: Mapping[str, str]) -> int:
     """Read the topic as the stream's queries do."""
     # Set by the stream in the JVM when it starts Spark.
     start_session(StreamConfig(kafka=kafka, master="local[2]"))
-    return rows_in_range(spark, java_properties(kafka), TOPIC, 0, range(RECORDS))
+    options = source_options(java_properties(kafka), {TOPIC: {0: 0}})
+    return spark.read.format("kafka").options(**options).load().count()
 
 
 def read_by_librdkafka(_spark: SparkSession, kafka: Mapping[str, str]) -> int:

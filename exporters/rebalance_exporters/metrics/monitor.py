@@ -222,7 +222,8 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
     Metric(
         "monitor_event_delay_seconds",
         "gauge",
-        "Time from the newest processed record to the end of its batch: how late the monitor learns of things.",
+        "How late the monitor learns of things, at the end of a batch: the time since it started or, with a backlog, "
+        "the age of the newest record that it used.",
         _QUERY,
         _per_query(lambda status: in_seconds(status.event_delay_ms)),
     ),

@@ -51,6 +51,8 @@ class DiagnosisProcess:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
+        #: A process that has been launched, but not started.
+        self._launched: tuple[subprocess.Popen[bytes], socket.socket] | None = None
         self._suspects: set[Place] = set()
         self._poison: set[Place] = set()
         self._answer_seconds = min(_ANSWER_SECONDS, config.stall_seconds)
@@ -58,18 +60,27 @@ class DiagnosisProcess:
         self._has_taken = threading.Event()
         self.waiting = 0
 
+    def launch(self) -> None:
+        """Launch the process that the next `start` uses, because its imports take most of a second."""
+        with self._lock:
+            if self._launched is None:
+                self._launched = self._spawn()
+
     def start(self, judge_from_ms: int) -> None:
         """Start or restart the process, and wait until it has restored published rows. Raises DiagnosisError."""
         with self._lock:
             self._end()
-            ours, theirs = socket.socketpair()
-            with theirs:
-                command = [sys.executable, "-m", self._worker, str(theirs.fileno())]
-                environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-                self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
-            self._connection = ours
+            self._process, self._connection = self._launched or self._spawn()
+            self._launched = None
             aside = ((*_NAMED_POISON, len(self._poison)),) if self._poison else ()
             self._call(Start(self._config, self._detect, judge_from_ms, self._epoch, aside), _START_SECONDS)
+
+    def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", self._worker, str(theirs.fileno())]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            return subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment), ours
 
     def take(self, rows: Sequence[InputRow]) -> None:
         """Send rows in the order of their times. Raises DiagnosisError if the process hangs or ends."""
@@ -118,6 +129,7 @@ class DiagnosisProcess:
         if self._lock.acquire(timeout=_END_SECONDS):
             try:
                 self._end()
+                self._drop_launched()
             finally:
                 self._lock.release()
         elif (process := self._process) is not None:
@@ -184,6 +196,14 @@ class DiagnosisProcess:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(max(0.0, deadline - time.monotonic()))
         self._kill()
+
+    def _drop_launched(self) -> None:
+        if self._launched is not None:
+            process, connection = self._launched
+            self._launched = None
+            connection.close()
+            process.kill()
+            process.wait()
 
     def _kill(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rebalance_contract import CommitActivity, CommitGap, TopicCommits
-from rebalance_streaming.activity.offsets import FEW, Ints, places, widened
+from rebalance_streaming.activity.offsets import FEW, Ints, places, union, widened
 
 #: One and a half times the usual commit interval of 5 s.
 SHORTEST_MS = 7_500
@@ -154,6 +154,6 @@ def _take_many(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[in
 
 
 def _with_room(known: _Rhythm, partitions: Ints) -> _Rhythm:
-    wider = np.union1d(known.partitions, partitions)
+    wider = union(known.partitions, partitions)
     columns = (known.last_ms, known.gap_ms, known.gap_before_ms)
     return _Rhythm(wider, *(widened(each, known.partitions, wider) for each in columns))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, widened
+from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled, union, widened
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET
 from rebalance_streaming.observed.topic_ends import TopicEnds
 
@@ -83,7 +83,7 @@ class CommitRings:
 
     def with_partitions(self, partitions: Ints) -> CommitRings:
         """Return rings with columns for more partitions."""
-        known, wider = self.partitions, np.union1d(self.partitions, partitions)
+        known, wider = self.partitions, union(self.partitions, partitions)
         return CommitRings(
             wider,
             widened(self.times, known, wider),

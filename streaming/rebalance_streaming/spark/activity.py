@@ -29,6 +29,7 @@ from rebalance_streaming.activity.counting import TaskCounts
 from rebalance_streaming.activity.ordering import CommitTimes, Probed, probe_times, probed_at
 from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.spark.progress import observe_newest
 from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.time_zones import local_to_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
@@ -37,7 +38,8 @@ from rebalance_streaming.wire.decode import Outcome
 
 ACTIVITY = Participant.ACTIVITY.value
 
-_ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+#: `newest_ms` is the newest timestamp of the records that the task has read; null except in its last rows.
+_ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("newest_ms", pa.int64())])
 #: Number of distinct keys cached per worker process: 10,000 groups with 100 partitions. It affects only speed.
 _CACHED_KEYS = 1_000_000
 
@@ -48,7 +50,7 @@ Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra]) -> DataFrame:
     """Return rows (key, value) for the activity topic. `eras` has the era of each partition of the watched topic."""
     is_log = F.col("topic") == config.source_topic
-    return (
+    packed = (
         log.where(~is_log | is_offset_commit())
         .select(
             "topic",
@@ -64,6 +66,7 @@ def pack_activity(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEr
         .coalesce(config.source_tasks)
         .mapInArrow(_make_packer(config.without_secrets(), dict(eras)), from_arrow_schema(_ARROW_SCHEMA))
     )
+    return observe_newest(packed, F.col("newest_ms")).select("key", "value")
 
 
 def _bounded(name: str) -> Column:
@@ -77,7 +80,7 @@ def _make_packer(config: StreamConfig, eras: Mapping[int, LogEra]) -> Pack:
         for batch in batches:
             yield _to_arrow(packer.pack(batch))
         # A task without rows gets here too; it must yield a batch, because Arrow cannot build a table from none.
-        yield _to_arrow(packer.counts())
+        yield _to_arrow(packer.counts(), packer.newest_ms)
 
     return pack
 
@@ -87,12 +90,16 @@ class ActivityPacker:
 
     def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
         self._config, self._eras = config, eras
+        #: The newest timestamp of the packed records; null before the first.
+        self.newest_ms: int | None = None
         self._tally = TaskCounts()
         self._to_utc = {each.name: local_to_utc(each.time_zone) for each in config.all_broker_log_topics}
         self._topics = {each.name: MetricsTopic(each.format, each.defaults) for each in config.all_metric_topics}
 
     def pack(self, batch: pa.RecordBatch) -> list[Row]:
         """Return the rows of one batch."""
+        newest_ms = pc.max(batch.column("timestamp_ms")).as_py()
+        self.newest_ms = max(filter(None, (self.newest_ms, newest_ms)), default=None)
         topics = batch.column("topic").dictionary_encode()
         rows: list[Row] = []
         commits: pa.RecordBatch | None = None
@@ -228,6 +235,6 @@ def _key_cache() -> KeyCache:
     return KeyCache(_CACHED_KEYS)
 
 
-def _to_arrow(rows: list[Row]) -> pa.RecordBatch:
+def _to_arrow(rows: list[Row], newest_ms: int | None = None) -> pa.RecordBatch:
     arrays = [pa.array([row[i] for row in rows], type=pa.binary()) for i in range(2)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays([*arrays, pa.array([newest_ms] * len(rows), pa.int64())], schema=_ARROW_SCHEMA)

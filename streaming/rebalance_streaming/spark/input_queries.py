@@ -13,14 +13,12 @@ from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.epochs import WRITER_HEADER, RowWriter, encode_writer
 from rebalance_streaming.cluster import Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.ownership import QueryOwnership
 from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
 from rebalance_streaming.spark.checkpoint import query_path
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
 from rebalance_streaming.spark.offset_log import check_batches, go_back
-from rebalance_streaming.spark.progress import NEWEST
 from rebalance_streaming.spark.source import EARLIEST, read_log
 
 #: Number of rows before the end at which a new checkpoint starts reading probes, and client metrics.
@@ -53,7 +51,6 @@ class QueryInputs:
     """Everything that is needed to start the queries, once it is known."""
 
     cluster: Cluster
-    detect: DetectConfig
     watched: WatchedInputs
     read: ReadUp
     properties: Mapping[str, str]
@@ -71,7 +68,7 @@ def start_membership(spark: SparkSession, config: StreamConfig, inputs: QueryInp
         read_committed=False,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
-    rows = fold_groups(_observe_newest(log), config, inputs.watched.eras(MEMBERSHIP), inputs.published)
+    rows = fold_groups(log, config, inputs.watched.eras(MEMBERSHIP), inputs.published)
     return _start(rows, config, inputs, MEMBERSHIP)
 
 
@@ -120,12 +117,8 @@ def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInput
         with_headers=True,
     )
     both = log.unionByName(reports, allowMissingColumns=True)
-    rows = pack_activity(_observe_newest(both), config, inputs.watched.eras(ACTIVITY))
+    rows = pack_activity(both, config, inputs.watched.eras(ACTIVITY))
     return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
-
-
-def _observe_newest(log: DataFrame) -> DataFrame:
-    return log.observe(NEWEST, F.max(F.unix_millis("timestamp")).alias(NEWEST))
 
 
 def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str) -> StreamingQuery:

@@ -83,11 +83,17 @@ def run(
     found = await_cluster(config, listeners, stop)
     if found is None:
         return
+    process = DiagnosisProcess(config, detect or DetectConfig(), found.ownership.epoch, listeners.warn)
     try:
+        # Process and producer take up to a second until they can be used, which passes while Spark starts.
+        if DIAGNOSIS in config.queries:
+            process.launch()
+        publisher = Publisher({**librdkafka_properties(config.kafka), **QUIET}, listeners.warn)
+        to = _Publishing(config, publisher, listeners, found.ownership.epoch)
         with _session(config, [*jars], cache) as (spark, archive):
             asked = AskedRebuild(rebuild, may_set_aside, stop)
-            inputs = prepare(spark, config, detect or DetectConfig(), found, listeners, asked=asked)
-            _run_queries(spark, config, inputs, stop, listeners=listeners, archive=archive)
+            inputs = prepare(spark, config, found, listeners, asked=asked)
+            _run_queries(spark, inputs, to, process, stop, archive=archive)
     except Py4JJavaError:
         raise
     except StreamError:
@@ -100,6 +106,7 @@ def run(
             "its heap was too small (stream.driver_memory); after a restart the stream continues where it stopped"
         ) from None
     finally:
+        process.stop()
         found.ownership.stop()
 
 
@@ -122,16 +129,14 @@ def _session(
 
 def _run_queries(
     spark: SparkSession,
-    config: StreamConfig,
     inputs: QueryInputs,
+    to: _Publishing,
+    process: DiagnosisProcess,
     stop: threading.Event,
     *,
-    listeners: Listeners,
     archive: ClassArchive | None,
 ) -> None:
-    publisher = Publisher({**librdkafka_properties(config.kafka), **QUIET}, listeners.warn)
-    ownership = inputs.ownership
-    process = DiagnosisProcess(config, inputs.detect, ownership.epoch, listeners.warn)
+    config, listeners, publisher, ownership = to.config, to.listeners, to.publisher, inputs.ownership
     queries = _queries(
         spark, config, inputs, process, listeners.warn, is_ending=lambda: stop.is_set() or ownership.is_lost()
     )
@@ -140,7 +145,6 @@ def _run_queries(
         if archive is not None:
             archive.write_later(spark, stop)
 
-    to = _Publishing(config, publisher, listeners, ownership.epoch)
     for query in queries:
         to.publish(query.status)
     publisher.flush(_FLUSH_SECONDS)
@@ -256,7 +260,7 @@ def _watch(
     inputs = _InputStatus(queries, config)
     announced, published = False, 0.0
     threading.Thread(target=_tick, args=(inputs, process, stop), name="diagnosis-clock", daemon=True).start()
-    while not stop.wait(_LOOK_SECONDS):
+    while not stop.is_set():
         of.ownership.check()
         now_ms = epoch_ms()
         for query in queries:
@@ -273,6 +277,7 @@ def _watch(
             announced = True
             to.listeners.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")
             on_caught_up()
+        stop.wait(_LOOK_SECONDS)
 
 
 def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:

@@ -52,6 +52,7 @@ from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.fold import fold, group_of
 from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.groups.probed import take_probe
+from rebalance_streaming.spark.progress import observe_newest
 from rebalance_streaming.spark.source import is_offset_commit
 from rebalance_streaming.wire.decode import decode_record
 from rebalance_streaming.wire.partitioner import partition_for_group
@@ -157,13 +158,15 @@ def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], p
     is_log = F.col("topic") == config.source_topic
     # Most probes contain only offsets, for which no group needs to be touched.
     describes_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
-    return (
+    addressed = (
         log.where((is_log & ~is_offset_commit()) | (~is_log & describes_group))
         .withColumn("timestamp_ms", F.unix_millis("timestamp"))
         .select(*SOURCE_COLUMNS)
         .coalesce(config.source_tasks)
         .mapInArrow(_make_addressing(config.without_secrets(), dict(eras), published), from_arrow_schema(ARROW_SCHEMA))
     )
+    # Rows of totals have no time.
+    return observe_newest(addressed, F.when(F.col("timestamp_ms") > 0, F.col("timestamp_ms")))
 
 
 def _make_addressing(

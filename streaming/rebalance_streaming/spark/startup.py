@@ -21,7 +21,6 @@ from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import java_properties
 from rebalance_streaming.cluster import Cluster, LogEnds
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.spark.checkpoint import (
@@ -39,7 +38,7 @@ from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
 from rebalance_streaming.spark.offset_log import has_begun
 from rebalance_streaming.spark.rebuilding import OnRead, first_live, has_rows, read_published
-from rebalance_streaming.spark.source import rows_in_range
+from rebalance_streaming.spark.source import delivers_rows
 from rebalance_streaming.spark.supervision import root_cause
 
 #: First and longest pause between attempts to start while brokers are unavailable.
@@ -137,7 +136,6 @@ def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster
 def prepare(
     spark: SparkSession,
     config: StreamConfig,
-    detect: DetectConfig,
     found: FoundCluster,
     listeners: Listeners,
     *,
@@ -161,7 +159,7 @@ def prepare(
     # True also for a checkpoint whose log has not grown since it was created.
     is_first_start = baseline == now
     return QueryInputs(
-        found.cluster, detect, watched, read, properties, is_first_start, ownership, published or PublishedRows()
+        found.cluster, watched, read, properties, is_first_start, ownership, published or PublishedRows()
     )
 
 
@@ -225,10 +223,10 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
     if not cluster.has_record(partition, positions):
         return
     try:
-        rows, reason = rows_in_range(spark, properties, cluster.source_topic, partition, positions), "no rows"
+        delivers, reason = delivers_rows(spark, properties, cluster.source_topic, partition, positions), "no rows"
     except (Py4JJavaError, PySparkException) as error:
-        rows, reason = 0, root_cause(str(error))
-    if rows == 0:
+        delivers, reason = False, root_cause(str(error))
+    if not delivers:
         raise StreamError(
             f"Spark cannot read {cluster.source_topic} although partition {partition} has records before {end} "
             f"({reason}); check that nothing overrides spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true "
