@@ -80,8 +80,8 @@ def _show_delay() -> dashboard.Panel:
     return show_lines(
         "How late it learns of things",
         About(
-            "Time from the newest record of a batch to the batch's end.",
-            "seconds. On a log that is quiet it may be old without harm: nothing waits.",
+            "At the end of a batch, the time since it started or, with a backlog, the age of the newest record read.",
+            "less than a few seconds.",
             "high while positions are unread: what is shown is old, see Batches.",
         ),
         (Query(max_of_query("event_delay_seconds"), _QUERY),),

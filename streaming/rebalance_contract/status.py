@@ -46,11 +46,12 @@ class QueryStatus:
 
     `caught_up` becomes true once everything that was in the log when the process started has been processed, and stays
     true. `source_lag_records` counts log positions between the last processed batch and the log end (an upper bound of
-    records: transaction markers and compacted records leave gaps). `event_delay_ms` is how old the
-    picture is at the end of a batch: the time since the batch started or, if records were left over, the age of the
-    newest record that was used; null before the first. `last_batch_at_ms` is when the query last finished
-    a batch or found nothing new to read; `batch_ms` is the duration of that batch, `input_rows` the number of records
-    it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query without one.
+    records: transaction markers and compacted records leave gaps). `event_delay_ms` is how old the picture of the log
+    is at the end of a batch: the time since the batch started or, with `source_lag_records` left over, the age of the
+    newest record of the log that it read; null if not known, and for the diagnosis. `last_batch_at_ms` is when the
+    query last finished a batch or found nothing new to read; `batch_ms` is the duration of that batch, `input_rows` the
+    number of records it read. `state_rows` and `state_bytes` are the size of the query's state, null for a query
+    without one.
     `read_until_ms`: everything that was written to its inputs before this time has been processed; 0 while that is not
     known. Of the `wanted_records` log positions that existed at the start, `read_records` have been processed.
     `restarts` counts how often the query ended and was restarted since the process started; `error` is why it does not

@@ -99,9 +99,9 @@ def test_how_old_the_picture_is():
     """With a backlog the newest record that was used says it, if there was one; without one the start of the batch."""
     query = Query(now_ms=0)
     newest = {"newest": {"newest": 400}}
-    assert query.batch({"0": 1}, {"0": 9}, observedMetrics=newest).event_delay_ms == 600
-    assert query.batch({"0": 2}, {"0": 9}, observedMetrics={"newest": {"newest": None}}).event_delay_ms == 600
-    assert query.batch({"0": 9}, {"0": 9}, observedMetrics=newest).event_delay_ms == 2_300
+    assert query.batch({"0": 1}, {"0": 9}, observedMetrics=newest).event_delay_ms == 700 + 120 - 400
+    assert query.batch({"0": 2}, {"0": 9}, observedMetrics={"newest": {"newest": None}}).event_delay_ms is None
+    assert query.batch({"0": 9}, {"0": 9}, observedMetrics=newest).event_delay_ms == 120
 
 
 def test_the_log_is_read_up_to_the_start_of_a_batch_that_left_nothing():

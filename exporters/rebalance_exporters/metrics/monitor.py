@@ -223,7 +223,7 @@ MONITOR_METRICS: tuple[Metric[MonitorState], ...] = (
         "monitor_event_delay_seconds",
         "gauge",
         "How late the monitor learns of things, at the end of a batch: the time since it started or, with a backlog, "
-        "the age of the newest record that it used.",
+        "the age of the newest record that it read.",
         _QUERY,
         _per_query(lambda status: in_seconds(status.event_delay_ms)),
     ),

@@ -70,6 +70,8 @@ class DiagnosisProcess:
         """Start or restart the process, and wait until it has restored published rows. Raises DiagnosisError."""
         with self._lock:
             self._end()
+            if self._launched is not None and self._launched[0].poll() is not None:
+                self._drop_launched()
             self._process, self._connection = self._launched or self._spawn()
             self._launched = None
             aside = ((*_NAMED_POISON, len(self._poison)),) if self._poison else ()
@@ -79,7 +81,9 @@ class DiagnosisProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", self._worker, str(theirs.fileno())]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            # librdkafka allocates from many threads; with an arena for each, memory would not be released.
+            environment = {"MALLOC_ARENA_MAX": "2", **os.environ}
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
             return subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment), ours
 
     def take(self, rows: Sequence[InputRow]) -> None:

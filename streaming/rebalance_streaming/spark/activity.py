@@ -38,7 +38,7 @@ from rebalance_streaming.wire.decode import Outcome
 
 ACTIVITY = Participant.ACTIVITY.value
 
-#: `newest_ms` is the newest timestamp of the records that the task has read; null except in its last rows.
+#: `newest_ms` is the newest timestamp that the task has read, null except in its last rows.
 _ARROW_SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("newest_ms", pa.int64())])
 #: Number of distinct keys cached per worker process: 10,000 groups with 100 partitions. It affects only speed.
 _CACHED_KEYS = 1_000_000
@@ -90,7 +90,7 @@ class ActivityPacker:
 
     def __init__(self, config: StreamConfig, eras: Mapping[int, LogEra]) -> None:
         self._config, self._eras = config, eras
-        #: The newest timestamp of the packed records; null before the first.
+        #: The newest timestamp of the log and the probes; null before the first. The other topics are read separately.
         self.newest_ms: int | None = None
         self._tally = TaskCounts()
         self._to_utc = {each.name: local_to_utc(each.time_zone) for each in config.all_broker_log_topics}
@@ -98,14 +98,14 @@ class ActivityPacker:
 
     def pack(self, batch: pa.RecordBatch) -> list[Row]:
         """Return the rows of one batch."""
-        newest_ms = pc.max(batch.column("timestamp_ms")).as_py()
-        self.newest_ms = max(filter(None, (self.newest_ms, newest_ms)), default=None)
         topics = batch.column("topic").dictionary_encode()
         rows: list[Row] = []
         commits: pa.RecordBatch | None = None
         probes: list[tuple[str, Probed]] = []
         for code, topic in enumerate(topics.dictionary.to_pylist()):
             part = batch.filter(pc.equal(topics.indices, code))
+            if topic in (self._config.source_topic, self._config.probes_topic):
+                self.newest_ms = max(self.newest_ms or 0, pc.max(part.column("timestamp_ms")).as_py())
             if topic == self._config.source_topic:
                 commits = part
             elif topic == self._config.probes_topic:

@@ -24,6 +24,10 @@ from rebalance_streaming.spark.source import EARLIEST, read_log
 #: Number of rows before the end at which a new checkpoint starts reading probes, and client metrics.
 _PROBES_BACK, _REPORTS_BACK = 20_000, 5_000
 
+#: How many times more positions than later a batch of the activity query has at its first start on a large log. A batch
+#: has rows of nearly every group, which the diagnosis reads: with large batches it reads them once.
+_LARGER_BATCHES = 2.5
+
 #: The queries whose output the diagnosis reads.
 INPUT_QUERIES = (MEMBERSHIP, ACTIVITY)
 
@@ -96,14 +100,17 @@ def _behind_counted(inputs: QueryInputs, starts: Mapping[str, Mapping[int, int]]
     return found
 
 
-def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
-    """Start the query that packs commits, probes, client metrics and brokers' log lines, and return it."""
+def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, *, in_bulk: bool) -> StreamingQuery:
+    """Start the query that packs commits, probes, client metrics and brokers' log lines, and return it.
+
+    `in_bulk`: it starts on a large log and has not caught up yet.
+    """
     log = read_log(
         spark,
         inputs.properties,
         _behind_counted(inputs, _start_of_log(config, inputs)),
         read_committed=True,
-        max_offsets_per_trigger=config.max_offsets_per_trigger,
+        max_offsets_per_trigger=int(config.max_offsets_per_trigger * (_LARGER_BATCHES if in_bulk else 1)),
     )
     # A separate source, so that they have their own limit: a report takes a thousand times as long as a commit.
     reports = read_log(

@@ -183,22 +183,22 @@ def _queries(
     is_ending: Callable[[], bool],
 ) -> list[SupervisedQuery]:
     read = inputs.read
-    every: dict[str, tuple[int, CatchUp | None, Callable[[], StreamingQuery]]] = {
+    every: dict[str, tuple[int, CatchUp | None, Callable[[bool], StreamingQuery]]] = {
         # First, because the prober waits for its output.
         ACTIVITY: (
             config.activity_trigger_ms,
             CatchUp(read.topic, read.starts, read.ends.stable),
-            lambda: start_activity(spark, config, inputs),
+            lambda in_bulk: start_activity(spark, config, inputs, in_bulk=in_bulk),
         ),
         MEMBERSHIP: (
             config.membership_trigger_ms,
             CatchUp(read.topic, read.starts, read.ends.visible),
-            lambda: start_membership(spark, config, inputs),
+            lambda _: start_membership(spark, config, inputs),
         ),
         DIAGNOSIS: (
             config.diagnosis_trigger_ms,
             None,
-            lambda: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process, is_ending=is_ending),
+            lambda _: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process, is_ending=is_ending),
         ),
     }
     return [
@@ -216,10 +216,10 @@ def _queries(
     ]
 
 
-def _prepared(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Callable[[bool], StreamingQuery]:
+def _prepared(spark: SparkSession, start: Callable[[bool], StreamingQuery]) -> Callable[[bool], StreamingQuery]:
     def start_prepared(in_bulk: bool) -> StreamingQuery:
         prefer_bulk(spark, in_bulk=in_bulk)
-        return start()
+        return start(in_bulk)
 
     return start_prepared
 

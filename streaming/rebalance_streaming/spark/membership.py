@@ -94,6 +94,9 @@ ARROW_SCHEMA = pa.schema(
 SOURCE_COLUMNS = AddressedRow._fields[AddressedRow._fields.index("topic") :]
 OUTPUT_SCHEMA = "topic string, key binary, value binary"
 
+#: Of so many positions of the log, the time of one is looked at if it is a commit.
+_COMMITS_PER_TIME = 100
+
 #: Topic of a row whose only purpose is to touch its bucket.
 TOUCH = ""
 #: Local property with the batch id of a task (MicroBatchExecution.BATCH_ID_KEY).
@@ -158,15 +161,17 @@ def _address(log: DataFrame, config: StreamConfig, eras: Mapping[int, LogEra], p
     is_log = F.col("topic") == config.source_topic
     # Most probes contain only offsets, for which no group needs to be touched.
     describes_group = F.col("value").cast("string").rlike('"(state|topic_ids|coordinator_id)":')
-    addressed = (
-        log.where((is_log & ~is_offset_commit()) | (~is_log & describes_group))
+    wanted = (is_log & ~is_offset_commit()) | (~is_log & describes_group)
+    # Commits count only for the time up to which the log has been read; some of them are enough for that.
+    some = is_log & (F.col("offset") % _COMMITS_PER_TIME == 0)
+    return (
+        observe_newest(log.where(wanted | some), F.unix_millis("timestamp"))
+        .where(wanted)
         .withColumn("timestamp_ms", F.unix_millis("timestamp"))
         .select(*SOURCE_COLUMNS)
         .coalesce(config.source_tasks)
         .mapInArrow(_make_addressing(config.without_secrets(), dict(eras), published), from_arrow_schema(ARROW_SCHEMA))
     )
-    # Rows of totals have no time.
-    return observe_newest(addressed, F.when(F.col("timestamp_ms") > 0, F.col("timestamp_ms")))
 
 
 def _make_addressing(

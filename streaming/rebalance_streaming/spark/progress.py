@@ -29,10 +29,10 @@ Positions = dict[str, dict[int, int]]
 
 
 def observe_newest(rows: DataFrame, newest_ms: Column) -> DataFrame:
-    """Let Spark report the highest value of `newest_ms`, a column of few rows, with the progress of each batch.
+    """Let Spark report the highest value of `newest_ms` with the progress of each batch.
 
-    Spark computes it row by row, outside the generated code: for each record of the log it would take a tenth of the
-    processor time of reading it.
+    Spark computes it row by row, outside the generated code. So there must be few rows: for each record of the log it
+    takes a tenth of the processor time of reading it.
     """
     return rows.observe(_NEWEST, F.max(newest_ms).alias(_NEWEST))
 
@@ -131,7 +131,8 @@ class QueryWatch:
         behind = _unread(processed, _positions(progress, "latestOffset").get(topic, {}))
         state = progress.get("stateOperators") or [{}]
         started_ms = _started_ms(progress)
-        # With a backlog the newest record that was used says how old the picture is, otherwise the batch's start does.
+        ended_ms = started_ms + progress["batchDuration"]
+        # With a backlog the newest record says how old the picture is, otherwise the batch's start does.
         known_ms = _newest_ms(progress) if behind else started_ms
         self.status = replace(
             status,
@@ -141,7 +142,7 @@ class QueryWatch:
             batch_ms=progress["batchDuration"],
             input_rows=progress["numInputRows"],
             source_lag_records=behind,
-            event_delay_ms=status.event_delay_ms if known_ms is None else max(0, now_ms - known_ms),
+            event_delay_ms=None if catch_up is None or known_ms is None else max(0, ended_ms - known_ms),
             state_rows=state[0].get("numRowsTotal"),
             state_bytes=state[0].get("memoryUsedBytes"),
             read_until_ms=status.read_until_ms if behind else max(status.read_until_ms, started_ms),
