@@ -1,4 +1,4 @@
-"""Kafka's own applications are pinned like all other dependencies."""
+"""Kafka's own applications and Spring Kafka are pinned like all other dependencies."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ from rebalance_devtools.stories.script import (
     KAFKAJS,
     SARAMA,
     SHARE,
+    SPRING,
     STREAMS,
     Parameters,
     failed_commits,
@@ -95,8 +96,8 @@ def test_every_client_can_be_had(story: Story):
     """All libraries are known, and each story has an expected diagnosis."""
     parameters = story.draw(random.Random(1))
     forms = [story.cast(parameters, cured=cured) for cured in ((False, True) if story.cured else (False,))]
-    kafkas_own, foreign = {JAVA, SHARE, STREAMS, CONNECT}, {FRANZ_GO, SARAMA, KAFKAJS}
-    assert {form.library for form in forms} <= {*kafkas_own, *foreign, CONFLUENT, KAFKA_PYTHON, *known_clients()}
+    in_java, foreign = {JAVA, SHARE, STREAMS, CONNECT, SPRING}, {FRANZ_GO, SARAMA, KAFKAJS}
+    assert {form.library for form in forms} <= {*in_java, *foreign, CONFLUENT, KAFKA_PYTHON, *known_clients()}
     assert isinstance(story.expect(parameters).diagnosis, str)
 
 

@@ -1,4 +1,4 @@
-"""The jars of Kafka Streams and Connect, pinned separately from those that the monitor itself needs.
+"""The jars of Kafka Streams, Connect and Spring Kafka, pinned separately from those that the monitor itself needs.
 
 `python -m rebalance_devtools.stories.apps lock` resolves the roots below again and rewrites the lock.
 """
@@ -19,6 +19,11 @@ ROOTS = {
         jars.Root("org.apache.kafka", "connect-runtime", VERSION),
         jars.Root("org.apache.kafka", "connect-file", VERSION),
     ),
+    # Without a binding for its logging facade it runs but writes no log.
+    "spring": (
+        jars.Root("org.springframework.kafka", "spring-kafka", "3.3.10"),
+        jars.Root("org.slf4j", "slf4j-simple", "1.7.36", transitive=False),
+    ),
 }
 
 
@@ -29,7 +34,8 @@ def classpath(set_name: str) -> str:
 
 def render_lock(locked: list[jars.LockedJar]) -> str:
     """Return the text of the lock."""
-    return jars.render_lock(locked, "of Streams and Connect, for plays", "rebalance_devtools.stories.apps")
+    what = "of Streams, Connect and Spring Kafka, for plays"
+    return jars.render_lock(locked, what, "rebalance_devtools.stories.apps")
 
 
 if __name__ == "__main__":

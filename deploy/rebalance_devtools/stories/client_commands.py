@@ -22,6 +22,7 @@ from rebalance_devtools.stories.script import (
     KAFKAJS,
     SARAMA,
     SHARE,
+    SPRING,
     STREAMS,
     ClientSpec,
 )
@@ -54,14 +55,15 @@ class ClientStart:
 
     def command(self) -> tuple[list[str | Path], dict[str, str]]:
         """Return the command that starts the client, and its additional environment variables."""
-        if self.form.library == JAVA:
-            return self._java_command(), {}
-        if self.form.library == SHARE:
-            return self._share_command(), {}
-        if self.form.library == STREAMS:
-            return self._streams_command(), {}
-        if self.form.library == CONNECT:
-            return self._connect_command(), {}
+        in_java = {
+            JAVA: self._java_command,
+            SPRING: self._spring_command,
+            SHARE: self._share_command,
+            STREAMS: self._streams_command,
+            CONNECT: self._connect_command,
+        }
+        if (command := in_java.get(self.form.library)) is not None:
+            return command(), {}
         if self.form.library in (FRANZ_GO, SARAMA, KAFKAJS):
             return self._foreign_command()
         module = _module_of(self.form.library)
@@ -88,6 +90,12 @@ class ClientStart:
         return [foreign.go_program(), json.dumps({"library": self.form.library, **settings})], {}
 
     def _java_command(self) -> list[str | Path]:
+        return self._consumer_command("StoryClient.java", jars.classpath(f"broker-{self.stage.kafka_version}"))
+
+    def _spring_command(self) -> list[str | Path]:
+        return self._consumer_command("SpringClient.java", apps.classpath("spring"))
+
+    def _consumer_command(self, program: str, classpath: str) -> list[str | Path]:
         settings = {
             "bootstrap.servers": self.bootstrap,
             "group.id": self.group,
@@ -96,14 +104,7 @@ class ClientStart:
             **self.form.settings,
             **{f"program.{key}": value for key, value in self.form.program.items()},
         }
-        classpath = jars.classpath(f"broker-{self.stage.kafka_version}")
-        head: list[str | Path] = [
-            find_java().executable,
-            *_JAVA_OPTIONS,
-            "-cp",
-            classpath,
-            _PROGRAMS / "StoryClient.java",
-        ]
+        head: list[str | Path] = [find_java().executable, *_JAVA_OPTIONS, "-cp", classpath, _PROGRAMS / program]
         return [*head, self.name, self.topic, *(f"{key}={value}" for key, value in settings.items())]
 
     def _share_command(self) -> list[str | Path]:

@@ -1,6 +1,7 @@
 """Story C: a batch takes longer than max.poll.interval.ms, so its commit is rejected and it is processed twice.
 
-A minimal version of Spring's listener loop: poll, process every record, commit the batch.
+Played with a minimal listener loop (poll, process every record, commit the batch), and with Spring's own container.
+Spring Kafka 3.3 reports a commit that the coordinator rejects to nobody: the batch is repeated without an error.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from dataclasses import replace
 from rebalance_devtools.stories.play import Play
 from rebalance_devtools.stories.script import (
     JAVA,
+    SPRING,
     ClientSpec,
     Expected,
     ExpectedAdvice,
     Parameters,
     failed_commits,
+    lost_partitions,
     processed_twice,
 )
 from rebalance_devtools.stories.story import Story
@@ -75,6 +78,11 @@ def cured(parameters: Parameters) -> ClientSpec:
     return _with_batch(parameters, parameters["healthy_batch"])
 
 
+def _in_spring(spec: ClientSpec) -> ClientSpec:
+    """Return a form with Spring's container, which commits what a poll returned without being told to."""
+    return replace(spec, library=SPRING, program={k: v for k, v in spec.program.items() if k != "commit"})
+
+
 def expect(parameters: Parameters) -> Expected:
     """Return the expected finding: batches exceed the poll interval; the session time-out is not the cause."""
     return Expected(
@@ -123,4 +131,15 @@ WRONG_CURE = replace(
     title="C: the same, with a long session",
     what="as long_batches, with a session.timeout.ms four times as long, which changes nothing",
     sick=with_long_session,
+)
+
+IN_SPRING = replace(
+    STORY,
+    id="long_batches_spring",
+    title="C: the same with Spring Kafka",
+    what="two listener containers of Spring Kafka work longer on a batch than max.poll.interval allows; the same batch"
+    " comes again and again, without an error",
+    sick=lambda parameters: _in_spring(sick(parameters)),
+    cured=lambda parameters: _in_spring(cured(parameters)),
+    count_symptoms=lost_partitions,
 )

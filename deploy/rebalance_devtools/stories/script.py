@@ -21,6 +21,8 @@ JAVA = "java"
 #: Kafka's own applications, whose settings are passed through.
 STREAMS = "kafka-streams"
 CONNECT = "kafka-connect"
+#: A listener container of Spring, with the Java client that it is released with.
+SPRING = "spring-kafka"
 #: Kafka's own client for share groups.
 SHARE = "java-share"
 AIOKAFKA = "aiokafka-0.14.0"
@@ -38,9 +40,9 @@ class ClientSpec:
     """A client library and how it is used.
 
     `library` is `java` or `java-share` (the stage's own kafka-clients), `kafka-python` or `confluent-kafka` (this
-    environment's), `kafka-streams` or `kafka-connect` (Kafka's own applications), `franz-go`, `sarama` or `kafkajs`
-    (pinned next to their programs), or the name of a pinned old client. `settings` are the library's own, for Go and
-    Node.js under the names of their programs; `program` has the options of the client program.
+    environment's), `kafka-streams` or `kafka-connect` (Kafka's own applications), `spring-kafka`, `franz-go`, `sarama`
+    or `kafkajs` (pinned next to their programs), or the name of a pinned old client. `settings` are the library's own,
+    for Go and Node.js under the names of their programs; `program` has the options of the client program.
     """
 
     library: str
@@ -140,6 +142,11 @@ def returns_under_new_ids(events: Sequence[Event], _: Parameters | None = None) 
 def failed_commits(events: Sequence[Event], _: Parameters | None = None) -> int:
     """Return the number of commits that a coordinator rejected."""
     return sum(event["event"] == "commit_failed" for event in events)
+
+
+def lost_partitions(events: Sequence[Event], _: Parameters | None = None) -> int:
+    """Return how often a client was told that it had lost its partitions."""
+    return sum(event["event"] == "lost" for event in events)
 
 
 def processed_twice(events: Sequence[Event]) -> int:

@@ -94,6 +94,13 @@ def holds_long_batches(run: StoryRun) -> None:
     assert not evicted(run)
 
 
+def holds_batches_in_spring(run: StoryRun) -> None:
+    """Records are delivered twice, no session expires, and nobody is told of a rejected commit."""
+    assert failed_commits(run.events) == 0
+    assert processed_twice(run.events) >= run.parameters["batch"]
+    assert not evicted(run)
+
+
 def holds_held_interpreter(run: StoryRun) -> None:
     """Sessions expire while the clients work, and later commits are rejected."""
     assert failed_commits(run.events) >= 1
@@ -117,6 +124,7 @@ SICK = (
     pytest.param(owner_lock.STORY, 2, holds_owner_lock, id="owner_lock"),
     pytest.param(idle_lock.FAST, 4, holds_idle_lock, id="idle_lock", marks=pytest.mark.slow),
     pytest.param(long_batches.STORY, 2, holds_long_batches, id="long_batches", marks=pytest.mark.slow),
+    pytest.param(long_batches.IN_SPRING, 2, holds_batches_in_spring, id="long_batches_spring", marks=pytest.mark.slow),
     pytest.param(held_interpreter.STORY, 2, holds_held_interpreter, id="held_interpreter", marks=pytest.mark.slow),
     pytest.param(idle_lock.REAL, 1, holds_idle_lock, id="idle_lock_real", marks=pytest.mark.slow),
     # The remedies that users tried first: the incident continues, and so do its cause, culprit and advice.
@@ -135,6 +143,7 @@ CURED = (
     pytest.param(idle_lock.FAST, 4, id="idle_lock", marks=pytest.mark.slow),
     pytest.param(idle_lock.UPGRADED, 4, id="idle_lock_upgraded", marks=pytest.mark.slow),
     pytest.param(long_batches.STORY, 2, id="long_batches", marks=pytest.mark.slow),
+    pytest.param(long_batches.IN_SPRING, 2, id="long_batches_spring", marks=pytest.mark.slow),
     pytest.param(held_interpreter.STORY, 2, id="held_interpreter", marks=pytest.mark.slow),
 )
 
