@@ -19,15 +19,18 @@ from rebalance_streaming.spark.jvm_output import logging_pipe
 
 #: JVM options for a small heap. Without the first, half of the processor time of a start is spent on compiling code
 #: that runs once. A heap of this size needs no collector with its own threads and tables. Its part for new objects
-#: would grow by 80 MiB, for the same processor time. The free ratios let the heap grow only if little is free after a
-#: full collection; otherwise it would take its maximum, of which a log of 5,000 groups needs a third. Without the last
-#: option Spark continues after a thread has died of an OutOfMemoryError, and a batch that waits for that thread never
-#: ends.
+#: would grow by 80 MiB, for the same processor time. The room for compiled code is the default of a JVM with both
+#: compilers: when most of the 48 MiB for the first one alone is used, after about a minute, the JVM drops code that it
+#: soon compiles again, which takes all processors for some seconds. The free ratios let the heap grow only if little is
+#: free after a full collection; otherwise it would take its maximum, of which a log of 5,000 groups needs a third.
+#: Without the last option Spark continues after a thread has died of an OutOfMemoryError, and a batch that waits for
+#: that thread never ends.
 _SMALL_JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-Xms200m",
     "-XX:MaxNewSize=64m",
+    "-XX:ReservedCodeCacheSize=240m",
     "-XX:MinHeapFreeRatio=15",
     "-XX:MaxHeapFreeRatio=25",
     "-XX:MaxDirectMemorySize=256m",
