@@ -203,19 +203,20 @@ class DiagnosisProcess:
 
     def _drop_launched(self) -> None:
         if self._launched is not None:
-            process, connection = self._launched
+            _kill(*self._launched)
             self._launched = None
-            connection.close()
-            process.kill()
-            process.wait()
 
     def _kill(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        if self._connection is not None:
-            self._connection.close()
+        if self._process is not None and self._connection is not None:
+            _kill(self._process, self._connection)
         self._process = self._connection = None
+
+
+def _kill(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    connection.close()
 
 
 def _place(row: InputRow) -> Place:
