@@ -11,14 +11,15 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 
 def set_on_signals(
     event: threading.Event, numbers: Iterable[signal.Signals], *, once: bool = False
-) -> dict[signal.Signals, Any]:
-    """Set an event on each of these signals; return the handlers they had before. Call it in the main thread.
+) -> Callable[[], None]:
+    """Set an event on each of these signals; return a function that ends this and restores the handlers of before.
+
+    Only the main thread may call either.
 
     `once`: a second signal of the same kind has its default effect, which is to end the process.
     """
@@ -29,6 +30,7 @@ def set_on_signals(
     def forward() -> None:
         while os.read(reader, 1):
             event.set()
+        os.close(reader)
 
     def on_signal(number: int, _frame: object) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -38,4 +40,11 @@ def set_on_signals(
 
     # Started here: the handler may interrupt the start of a thread, which holds a lock, too.
     threading.Thread(target=forward, name="signals", daemon=True).start()
-    return {number: signal.signal(number, on_signal) for number in numbers}
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(writer)
+
+    return restore

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from rebalance_kafka.signals import set_on_signals
+from waiting import wait_for
 
 _SIGNAL = signal.SIGUSR1
 
@@ -44,8 +45,23 @@ def test_each_signal_sets_the_event_again():
 def test_once_leaves_the_second_signal_its_default_effect():
     """Which would end the process."""
     stop = threading.Event()
-    before = set_on_signals(stop, (_SIGNAL,), once=True)
+    set_on_signals(stop, (_SIGNAL,), once=True)
     os.kill(os.getpid(), _SIGNAL)
     assert stop.wait(60)
     assert signal.getsignal(_SIGNAL) == signal.SIG_DFL
-    assert set(before) == {_SIGNAL}
+
+
+def test_what_it_returns_restores_the_handler_and_ends_its_thread():
+    """A server that is started again in the same process leaves nothing behind."""
+    handler, threads = signal.getsignal(_SIGNAL), waiting_threads()
+    restore = set_on_signals(threading.Event(), (_SIGNAL,))
+    assert signal.getsignal(_SIGNAL) != handler
+    assert len(waiting_threads() - threads) == 1
+    restore()
+    assert signal.getsignal(_SIGNAL) == handler
+    wait_for(lambda: waiting_threads() <= threads, "the end of the thread", 60)
+
+
+def waiting_threads() -> set[threading.Thread]:
+    """Return the threads that set events."""
+    return {each for each in threading.enumerate() if each.name == "signals"}

@@ -251,12 +251,7 @@ def _obeying(signals: Signals) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {
-        **set_on_signals(signals.stop, (signal.SIGTERM, signal.SIGINT)),
-        **set_on_signals(signals.reload, (signal.SIGHUP,)),
-    }
-    try:
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(set_on_signals(signals.stop, (signal.SIGTERM, signal.SIGINT)))
+        at_end.callback(set_on_signals(signals.reload, (signal.SIGHUP,)))
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
