@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -17,19 +18,33 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: in
     """Create topics, given as name and number of partitions, and wait until all of them can be written.
 
     `replicas` is the replication factor; `settings` are topic configurations under Kafka's names. A broker confirms a
-    topic a moment before it lists it with its leaders. Raises KafkaException for a topic that cannot be created,
-    TimeoutError if the broker does not list all within two minutes.
+    topic a moment before it lists it with its leaders, and a controller that was paused for longer than the brokers'
+    sessions has no broker for a moment. Raises KafkaException for a topic that cannot be created, TimeoutError if the
+    broker does not list all within two minutes.
     """
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topics = [NewTopic(name, count, replicas, config=settings) for name, count in partitions.items()]
-    for future in admin.create_topics(topics).values():
-        future.result(_CREATED_SECONDS)
     ends, pause = time.monotonic() + _CREATED_SECONDS, threading.Event()
+    while topics := _create(admin, topics, is_last=time.monotonic() > ends):
+        pause.wait(_ASK_AGAIN_SECONDS)
     while not _are_led(admin, partitions):
         if time.monotonic() > ends:
             raise TimeoutError(f"{bootstrap} confirmed topics and does not list them: {', '.join(partitions)}")
         pause.wait(_ASK_AGAIN_SECONDS)
+
+
+def _create(admin: AdminClient, topics: list[NewTopic], *, is_last: bool) -> list[NewTopic]:
+    """Create topics; return those for which too few brokers were registered, or raise for them if it `is_last`."""
+    refused = []
+    for name, future in admin.create_topics(topics).items():
+        try:
+            future.result(_CREATED_SECONDS)
+        except KafkaException as error:
+            if is_last or error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                raise
+            refused += [topic for topic in topics if topic.topic == name]
+    return refused
 
 
 def _are_led(admin: AdminClient, partitions: Mapping[str, int]) -> bool:

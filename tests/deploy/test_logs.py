@@ -25,6 +25,7 @@ from rebalance_deploy.log_settings import FORMATS, LogConfig
 from rebalance_deploy.logs import configure, hide_secrets, report_failure, secrets_of
 from rebalance_deploy.settings import Sources
 from rebalance_exporters import server
+from waiting import wait_for
 
 CANARY = "canary-Xy7pQ2"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -317,7 +318,7 @@ def test_a_process_without_brokers_keeps_its_secrets(process: str, form: str, tm
             lines.append(line)
             found = re.search(r"serving on (http://\S+)/metrics", line)
             url = "" if found is None else found[1]
-        ready = _page(f"{url}/-/ready")
+        ready = wait_for(lambda: _page(f"{url}/-/ready"), "the readiness page")
         shown += ready + _page(f"{url}/metrics") + _page(f"{url}/-/healthy")
         running.terminate()
         out, rest = running.communicate(timeout=600)

@@ -14,10 +14,13 @@ pytestmark = pytest.mark.processes
 #: It has a child in a session of its own, whose own child ignores SIGTERM; `step` is the code of its stop.
 PROGRAM = """
 import os, signal, subprocess, sys, threading
+from rebalance_deploy import stopping
 from rebalance_deploy.cli import _stop_event
 from rebalance_deploy.processes import ChildProcess
 from rebalance_deploy.stopping import limit_stop
 
+# Long enough for the line of a busy machine.
+stopping._SAY_SECONDS = 60
 stop = _stop_event()
 limit_stop(stop, lambda line: print(line, file=sys.stderr, flush=True), "probe", {seconds})
 child = ChildProcess(["sh", "-c", "trap '' TERM; sleep 300 & wait; wait"])
@@ -43,9 +46,9 @@ def run(step: str, seconds: float) -> tuple[int, str, int]:
 def test_a_step_that_hangs_is_named_and_ended_with_all_children() -> None:
     """It has its own exit code; a child that ignores SIGTERM ends, even in a session of its own."""
     # Long enough to reach the step on a busy machine.
-    code, said, child = run(HANG, 4)
+    code, said, child = run(HANG, 15)
     assert code == HANGING_STOP
-    assert said.startswith("probe: the stop takes longer than 4 s, in wait (rebalance_deploy/processes.py:")
+    assert said.startswith("probe: the stop takes longer than 15 s, in wait (rebalance_deploy/processes.py:")
     assert said.endswith("; ending without waiting for it\n")
     wait_for(lambda: not is_alive(child), "the child to end")
 

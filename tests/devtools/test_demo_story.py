@@ -296,7 +296,9 @@ def test_a_quiet_that_went_on_unsaid_is_reported_once(answers: list[Finding]):
     speaker._news_at -= 46
     with speaker:
         wait_for(lambda: said, lambda: said)
-    assert said[0].endswith("... no news for 45 s, 0 records read meanwhile")
+    # On a busy machine it may run another step later.
+    assert re.search(r"\.\.\. no news for (45|60|75|90) s, 0 records read meanwhile$", said[0])
+    assert len(said) == 1
 
 
 def test_blocks_are_set_apart_by_one_empty_line(answers: list[Finding]):

@@ -60,15 +60,14 @@ class Line:
 
 @pytest.fixture
 def line() -> Iterator[Line]:
-    with open_network(seed=1) as network, socket.socket() as server:
+    with open_network(seed=1) as network:
         _, _, address = network.listener["listeners"].partition("://")
         host, _, port = address.partition(":")
-        server.bind((host, int(port)))
-        server.listen()
-        echo = Echo()
-        threading.Thread(target=echo.serve, args=(server,), daemon=True).start()
-        network.place("orders-1", _HOST)
-        yield Line(network, echo)
+        with socket.create_server((host, int(port))) as server:
+            echo = Echo()
+            threading.Thread(target=echo.serve, args=(server,), daemon=True).start()
+            network.place("orders-1", _HOST)
+            yield Line(network, echo)
 
 
 def receive(connection: socket.socket, count: int) -> bytes:

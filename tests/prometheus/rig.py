@@ -53,13 +53,14 @@ class Inbox:
         """Return the bodies sent to `path`."""
         return [each.body for each in [*self._received] if each.path == path]
 
-    def await_body(self, path: str, text: str, *, seconds: float = 120) -> Any:
-        """Return the first body sent to `path` whose JSON contains `text`; fail with the received bodies."""
+    def await_body(self, path: str, *texts: str, seconds: float = 120) -> Any:
+        """Return the first body sent to `path` whose JSON contains all `texts`; fail with the received bodies."""
 
         def find() -> Any:
-            return next((body for body in self.bodies(path) if text in json.dumps(body, ensure_ascii=False)), None)
+            bodies = ((json.dumps(body, ensure_ascii=False), body) for body in self.bodies(path))
+            return next((body for shown, body in bodies if all(text in shown for text in texts)), None)
 
-        return wait_for(find, lambda: f"{text!r} at {path}; there came {self._received}", seconds)
+        return wait_for(find, lambda: f"{texts} at {path}; there came {self._received}", seconds)
 
 
 @contextmanager

@@ -61,9 +61,9 @@ class AlertmanagerRig:
     server: Server
     inbox: Inbox
 
-    def slack(self, text: str) -> dict[str, Any]:
-        """Return the attachment of the first Slack message that contains `text`."""
-        attachment: dict[str, Any] = self.inbox.await_body("/slack", text)["attachments"][0]
+    def slack(self, *texts: str) -> dict[str, Any]:
+        """Return the attachment of the first Slack message that contains all `texts`."""
+        attachment: dict[str, Any] = self.inbox.await_body("/slack", *texts)["attachments"][0]
         return attachment
 
     def alerts(self, group: str) -> dict[str, dict[str, Any]]:
@@ -201,7 +201,8 @@ def test_one_message_per_group(rig: AlertmanagerRig) -> None:
     """All alerts of a group are one message with the text of one of them; another group has its own message."""
     both = [alert("Finding", "warning", "grouping", "one"), alert("GroupEmpty", "warning", "grouping", "one")]
     post_alerts(rig.server.url, *both, alert("Finding", "warning", "grouping", "two"))
-    one, two = rig.slack("[FIRING] one: "), rig.slack("two: Finding in words")
+    # Alertmanager may send a first message before it has taken the second alert.
+    one, two = rig.slack("[FIRING] one: ", "Also: "), rig.slack("two: Finding in words")
     assert one["title"].startswith("[FIRING] one: ")
     assert two["title"] == "[FIRING] two: Finding in words"
     assert len(re.findall(r"^Also: KafkaRebalance(GroupEmpty|Finding) \(warning\)$", one["text"], re.M)) == 1
@@ -253,8 +254,11 @@ def test_one_page_per_outage_of_a_broker(rig: AlertmanagerRig) -> None:
     outage = alert("Outage", "critical", cluster, startsAt=STARTED)
     marks = [alert("GroupInOutage", "info", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(rig.server.url, outage, *marks)
-    # One thread of Alertmanager registers alerts for inhibition, another one sends notifications.
-    wait_for(lambda: len(ask(f"{rig.server.url}/api/v2/alerts?filter=cluster%3Doutage")) == 51, "all marks")
+    # One thread of Alertmanager registers alerts for inhibition, another one sends notifications; the last mark mutes
+    # this alert, which is no page.
+    muted_last = alert("Slow", "warning", cluster, groups[-1], startsAt=STARTED)
+    post_alerts(rig.server.url, muted_last)
+    wait_for(lambda: await_status(rig, muted_last)["inhibitedBy"], "the last mark to mute")
     stalled = [alert("GroupStalled", "critical", cluster, group, startsAt=STARTED) for group in [*groups, "elsewhere"]]
     found = [alert("Finding", "critical", cluster, group, startsAt=STARTED) for group in groups]
     post_alerts(rig.server.url, *stalled, *found, alert("FleetStorm", "critical", cluster, startsAt=STARTED))
@@ -420,6 +424,8 @@ def test_resolution(rig: AlertmanagerRig) -> None:
     page = {**alert("Storm", "critical", "resolution", "g", startsAt=STARTED), "annotations": PAGE}
     post_alerts(rig.server.url, page)
     opened = rig.inbox.await_body("/pagerduty", '"group": "resolution"')
+    # The end of what a receiver was never told is not told either.
+    rig.slack("cluster%3D%22resolution%22")
     post_alerts(rig.server.url, {**page, "endsAt": "2026-01-15T03:10:00Z"})
     message = rig.slack("02:41 to 03:10 UTC")
     assert message["title"] == f"[RESOLVED] {PAGE['summary']}"
@@ -479,7 +485,7 @@ def test_a_hostile_name_stays_text(rig: AlertmanagerRig) -> None:
     assert "<!" not in message["text"]
     [encoded] = re.findall(r"filter=([^|]*)\|silence", lines[-1])
     assert unquote(encoded) == '{cluster="hostile",group="a\\"b\\n{{ .Status }}<!channel> & \\\\d|é"}'
-    [event] = await_pagerduty(rig, "hostile")
+    event, *_ = await_pagerduty(rig, "hostile")
     assert event["payload"]["component"] == HOSTILE
 
 
@@ -488,5 +494,4 @@ def await_pagerduty(rig: AlertmanagerRig, cluster: str) -> list[Any]:
     return wait_for(
         lambda: [each for each in rig.inbox.bodies("/pagerduty") if each["payload"]["group"] == cluster],
         f"an event about {cluster}",
-        30,
     )

@@ -81,7 +81,10 @@ def run(load: Load) -> dict[str, list[object]]:
     def work(connection: int) -> None:
         try:
             with _connect(load.bootstrap) as link:
-                for number in range(connection, load.requests, _CONNECTIONS):
+                for number in range(load.requests):
+                    # A group's commits keep their order only within a connection.
+                    if number % load.shape.groups % _CONNECTIONS != connection:
+                        continue
                     due = began + number * load.shape.partitions / load.commits_per_second
                     time.sleep(max(0.0, due - time.monotonic()))
                     commits.append(_commit(link, truth, number, load.repeats))

@@ -26,7 +26,7 @@ _REPORTER = "-rebalance-reporter"
 _LISTENER = "NETWORK"
 _FIRST_BYTES = 4 + 2 + 2 + 4 + 2
 _CHUNK = 65_536
-_START_SECONDS = 10.0
+_START_SECONDS = 60.0
 #: Delay of a lost segment: Linux retransmits it after this time, which doubles with each retry.
 _RETRANSMIT_SECONDS = 0.2
 _MOST_RETRANSMITS = 6
