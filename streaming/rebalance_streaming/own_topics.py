@@ -5,15 +5,19 @@ With only a part of the rows, counters would decrease permanently.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
+from rebalance_contract import ContractError
 from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
 from rebalance_kafka.reachability import UNREACHABLE
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
+
+_Row = TypeVar("_Row")
 
 
 def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> Iterator[Record]:
@@ -26,6 +30,25 @@ def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str
     """Return the last value of each (topic, key), without tombstones. Raises StreamError like `read_rows`."""
     with _explained(topics):
         return read_latest(config.kafka, topics, name=name)
+
+
+def decode_rows(
+    topic: str, values: Iterable[bytes], decode_row: Callable[[bytes], _Row], warn: Callable[[str], None]
+) -> Iterator[_Row]:
+    """Yield the rows of an own topic; those that cannot be decoded are left out, and counted in one warning."""
+    unreadable: list[str] = []
+    for value in values:
+        try:
+            row = decode_row(value)
+        except ContractError as error:
+            unreadable.append(str(error))
+        else:
+            yield row
+    if unreadable:
+        warn(
+            f"{topic}: {len(unreadable)} published rows cannot be read, so what they counted is missing from now on; "
+            f"the first one is {unreadable[0]}"
+        )
 
 
 @contextmanager

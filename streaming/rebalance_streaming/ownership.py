@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 
 from confluent_kafka import KafkaException
@@ -21,7 +21,7 @@ from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError, SupersededError
-from rebalance_streaming.own_topics import read_latest_rows
+from rebalance_streaming.own_topics import decode_rows, read_latest_rows
 
 #: Number of records before the end of the status topic to read at a start: minutes of statuses, so that two processes
 #: that start at the same time see each other's.
@@ -34,20 +34,14 @@ _KNOWN_SECONDS, _LOOK_SECONDS = 60.0, 0.1
 _STOP_SECONDS = 1.0
 
 
-def read_statuses(config: StreamConfig) -> list[Status]:
-    """Return the last row of each key of this cluster in the status topic; invalid rows are skipped.
+def read_statuses(config: StreamConfig, warn: Callable[[str], None]) -> list[Status]:
+    """Return the last row of each key of this cluster in the status topic; `warn` is told of unreadable rows.
 
     Raises StreamError if the topic cannot be read to its end.
     """
-    found = []
-    for value in read_latest_rows(config, [config.status_topic], name="status").values():
-        try:
-            status = decode_status(value)
-        except ContractError:
-            continue
-        if status.cluster == config.cluster:
-            found.append(status)
-    return found
+    values = read_latest_rows(config, [config.status_topic], name="status").values()
+    rows = decode_rows(config.status_topic, values, decode_status, warn)
+    return [each for each in rows if each.cluster == config.cluster]
 
 
 class QueryOwnership:

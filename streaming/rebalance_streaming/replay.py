@@ -23,7 +23,7 @@ from rebalance_contract import bounds
 from rebalance_streaming.activity.ordering import CommitTimes, probe_times
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.engine.rows import Input, Output
+from rebalance_streaming.engine.rows import Input, Output, Published, encode_published
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldState, new_state
 from rebalance_streaming.groups.probed import take_probe
@@ -194,9 +194,8 @@ class _EngineDriver:
         for impact in self.impacts.values():
             yield _row(impact.kind, impact)
         for row in rows:
-            kind = _KINDS.get(type(row))
-            if kind is not None:
-                yield _row(kind, row)
+            if isinstance(row, contract.GroupLag | contract.GroupTiming | contract.Finding):
+                yield _row(_KINDS[type(row)], row)
 
     def _keep_impacts(self, rows: Iterable[Output]) -> None:
         """Keep impact rows, the only ones that the engine does not publish again at the end."""
@@ -308,12 +307,20 @@ def _end_of(rebalance: contract.Rebalance) -> tuple[bool, int, str]:
     return end_ms is None, rebalance.started_before_ms if end_ms is None else end_ms, rebalance.rebalance_id
 
 
-def _row(kind: str, row: Any) -> dict[str, Any]:
+def _row(
+    kind: str, row: contract.GroupSnapshot | contract.Rebalance | contract.CommitActivity | Published
+) -> dict[str, Any]:
     """Return a row as the stream publishes it, truncated if necessary and with the counts added by the encoder."""
-    encode_row = _BOUNDED.get(type(row))
-    fields = msgspec.to_builtins(row) if encode_row is None else msgspec.json.decode(encode_row(row))
     # Overrides the `kind` of rows that have such a field.
-    return {**fields, "kind": kind}
+    return {**msgspec.json.decode(_encode(row)), "kind": kind}
+
+
+def _encode(row: contract.GroupSnapshot | contract.Rebalance | contract.CommitActivity | Published) -> bytes:
+    if isinstance(row, contract.GroupSnapshot):
+        return bounds.encode_group(row)
+    if isinstance(row, contract.Rebalance):
+        return bounds.encode_rebalance(row)
+    return contract.encode(row) if isinstance(row, contract.CommitActivity) else encode_published(row)
 
 
 #: The rows that an engine publishes again at the end, and their kind in a replay's output.
@@ -321,14 +328,6 @@ _KINDS: dict[type[Any], str] = {
     contract.GroupLag: "lag",
     contract.GroupTiming: "timing",
     contract.Finding: "finding",
-}
-
-_BOUNDED: dict[type[Any], Callable[[Any], bytes]] = {
-    contract.GroupSnapshot: bounds.encode_group,
-    contract.Rebalance: bounds.encode_rebalance,
-    contract.GroupLag: bounds.encode_lag,
-    contract.RebalanceImpact: bounds.encode_impact,
-    contract.Finding: bounds.encode_finding,
 }
 
 

@@ -67,4 +67,7 @@ def test_rows_are_taken_up_where_the_first_ones_are_gone(config):
     admin = AdminClient(dict(config.kafka))
     for future in admin.delete_records([TopicPartition(LAG.full_name(config.topic_prefix), 0, 2)]).values():
         future.result()
-    assert list(read_restored(config)) == rows[2:]
+    unreadable: list[str] = []
+    assert list(read_restored(config, unreadable.append)) == rows[2:]
+    assert len(unreadable) == 1
+    assert unreadable[0].startswith(f"{LAG.full_name(config.topic_prefix)}: not a valid GroupLag")

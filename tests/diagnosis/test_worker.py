@@ -278,7 +278,7 @@ def test_a_row_of_an_earlier_run_that_fails_is_set_aside():
 def test_with_a_part_of_the_past_it_does_not_start(monkeypatch: pytest.MonkeyPatch):
     """Otherwise it would replace larger totals by smaller ones: it reports the reason and exits."""
 
-    def read(_: StreamConfig) -> Iterator[GroupLag]:
+    def read(*_: object) -> Iterator[GroupLag]:
         yield GroupLag(CLUSTER, GROUP, T0, topics={})
         raise StreamError("impact-0 could not be read to the end")
 

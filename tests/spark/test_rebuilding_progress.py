@@ -35,6 +35,12 @@ def test_it_counts_positions_of_both_topics(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rebuilding, "read_rows", read)
     seen: list[tuple[int, int]] = []
     cluster: Any = Ends()
-    published = rebuilding.read_published(CONFIG, cluster, (), lambda *each: seen.append(each))
+    said: list[str] = []
+    published = rebuilding.read_published(CONFIG, cluster, (), said.append, lambda *each: seen.append(each))
     assert seen == [(3, 115), (8, 115), (15, 115), (65, 115), (115, 115)]
     assert published.group_count == 0
+    # All have the same key, so that one remains.
+    assert said == [
+        f"{CONFIG.groups_topic}: 1 published rows cannot be read, so what they counted is missing from now on; "
+        "the first one is not a valid GroupSnapshot: JSON is malformed: invalid character (byte 0)"
+    ]

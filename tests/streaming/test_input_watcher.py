@@ -260,5 +260,5 @@ def test_rows_come_back_from_the_status_topic(broker):
             producer.produce(config.status_topic, key=f"{name}/log/{row.query}", value=encode(row))
     producer.produce(config.status_topic, key="odd", value=b"{")
     assert producer.flush(120) == 0
-    found = read_statuses(config)
+    found = read_statuses(config, pytest.fail)
     assert [each for each in found if isinstance(each, LogTotals)] == watcher.totals(config.cluster, 7)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from rebalance_contract import decode
 from rebalance_kafka.follower import Record, UnreadError
 from rebalance_streaming import own_topics
 from rebalance_streaming.config import StreamConfig
@@ -62,6 +63,19 @@ def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPat
 def test_a_start_fails_without_what_was_published():
     """Eras, epochs and totals are restored from all published rows."""
     with pytest.raises(StreamError):
-        read_statuses(CONFIG)
+        read_statuses(CONFIG, pytest.fail)
     with pytest.raises(StreamError):
-        list(read_restored(CONFIG))
+        list(read_restored(CONFIG, pytest.fail))
+
+
+def test_unreadable_rows_are_left_out_and_counted_in_one_warning():
+    """What they counted is missing, which whoever starts the stream learns."""
+    said: list[str] = []
+    values = [b"1", b"{", b"2", b"["]
+    rows = own_topics.decode_rows("t", values, lambda value: decode(value, int), said.append)
+    assert list(rows) == [1, 2]
+    (warning,) = said
+    assert warning.startswith("t: 2 published rows cannot be read, so what they counted is missing")
+    said.clear()
+    assert list(own_topics.decode_rows("t", [b"1"], lambda value: decode(value, int), said.append)) == [1]
+    assert said == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rebalance_contract import (
     ContractError,
@@ -23,17 +23,19 @@ from rebalance_streaming.engine.engine import Restored
 from rebalance_streaming.own_topics import read_latest_rows
 
 
-def read_restored(config: StreamConfig) -> Iterator[Restored]:
-    """Yield the latest version of every row that the diagnosis restores; invalid rows are skipped.
+def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) -> Iterator[Restored]:
+    """Yield the latest version of every row that the diagnosis restores.
 
-    Raises StreamError if a topic cannot be read to its end.
+    `on_unreadable` is called for each row that cannot be decoded, with its topic and the reason. Raises
+    StreamError if a topic cannot be read to its end.
     """
     wanted = (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS)
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}
     for (topic, _), value in read_latest_rows(config, names, name="restore").items():
         try:
             row = _decode(names[topic], value)
-        except ContractError:
+        except ContractError as error:
+            on_unreadable(f"{topic}: {error}")
             continue
         if row is not None and row.cluster == config.cluster:
             yield row

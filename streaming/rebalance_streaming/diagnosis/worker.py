@@ -22,7 +22,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.diagnosis.frames import Done, Failed, InputRow, Rows, Start, Tick, receive, send
 from rebalance_streaming.diagnosis.restoring import read_restored
-from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, Engine, EngineConfig
+from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, RESTORED_ROW, Engine, EngineConfig
 from rebalance_streaming.engine.rows import Output, address, decode_input
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.publisher import Publisher
@@ -118,7 +118,7 @@ def run(connection: socket.socket) -> None:
     publisher = Publisher(properties, said.append, writer)
     worker = DiagnosisWorker(start, publisher, said.append)
     try:
-        for row in read_restored(start.config):
+        for row in read_restored(start.config, partial(worker.engine.quarantine, RESTORED_ROW, NOT_UNDERSTOOD)):
             worker.engine.restore(row, epoch_ms())
     except StreamError as error:
         # With only a part of the published rows, it would replace larger totals by smaller ones.

@@ -56,6 +56,8 @@ from rebalance_streaming.observed.plausible import check, check_restored
 
 #: Quarantine reason of rows that cannot be decoded.
 NOT_UNDERSTOOD = "not understood"
+#: Stage of rows that an earlier run published.
+RESTORED_ROW = "restored row"
 _FIRST_KINDS = tuple((topic.name, NOT_UNDERSTOOD) for topic in DIAGNOSED)
 #: Reports of groups that neither the log nor a probe contains.
 DROPPED_REPORT = ("client report", "group not known")
@@ -131,7 +133,7 @@ class Engine:
             self._restore(row)
         except Exception as error:
             # An earlier version may have written something that this one cannot read; a start must not depend on it.
-            self.quarantine("restored row", type(error).__name__, f"{error}")
+            self.quarantine(RESTORED_ROW, type(error).__name__, f"{error}")
 
     def _restore(self, row: Restored) -> None:
         match row:

@@ -68,18 +68,12 @@ DIAGNOSED = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY, topics.SILENCES)
 Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
 #: Rows that the engine reads.
 Input = GroupSnapshot | GroupGone | Rebalance | AlertSilence | Activity
-#: Rows that the engine returns.
-Output = (
-    Finding
-    | GroupLag
-    | GroupTiming
-    | RebalanceImpact
-    | GroupImpact
-    | DecodeTotals
-    | ReportTotals
-    | DiagnosisStatus
-    | RowGone
+#: Rows that the engine returns with a value.
+Published = (
+    Finding | GroupLag | GroupTiming | RebalanceImpact | GroupImpact | DecodeTotals | ReportTotals | DiagnosisStatus
 )
+#: All that the engine returns.
+Output = Published | RowGone
 
 _Row = TypeVar("_Row")
 _KINDS: dict[str, type[Activity]] = {
@@ -155,8 +149,14 @@ def address(row: Output) -> tuple[str, str, bytes | None]:
     """Return (short name of the topic, key, value) of a row; null: a tombstone."""
     if isinstance(row, RowGone):
         return row.topic.name, _key_of_group(row), None
-    topic, key, encode_row = _ADDRESSES[type(row)]
-    return topic.name, key(row), encode_row(row)
+    topic, key, _ = _ADDRESSES[type(row)]
+    return topic.name, key(row), encode_published(row)
+
+
+def encode_published(row: Published) -> bytes:
+    """Return the value of a row, truncated if it is too large."""
+    _, _, encode_row = _ADDRESSES[type(row)]
+    return encode_row(row)
 
 
 def _key_of_group(row: GroupLag | GroupTiming | GroupImpact | RowGone) -> str:

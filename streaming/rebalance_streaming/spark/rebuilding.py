@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from rebalance_contract import (
-    ContractError,
     DecodeTotals,
     GroupSnapshot,
     Participant,
@@ -27,7 +27,7 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
-from rebalance_streaming.own_topics import read_rows
+from rebalance_streaming.own_topics import decode_rows, read_rows
 from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
 
 #: Callback with the number of positions of the published topics read so far, and their total number.
@@ -44,15 +44,20 @@ def has_rows(config: StreamConfig) -> bool:
 
 
 def read_published(
-    config: StreamConfig, cluster: Cluster, statuses: Iterable[Status], on_read: OnRead = lambda *_: None
+    config: StreamConfig,
+    cluster: Cluster,
+    statuses: Iterable[Status],
+    warn: Callable[[str], None],
+    on_read: OnRead = lambda *_: None,
 ) -> PublishedRows:
-    """Return published groups, rebalances and totals, read to the end of their topics; invalid rows are skipped.
+    """Return published groups, rebalances and totals, read to the end of their topics.
 
-    `statuses` are the last ones of this cluster. Raises StreamError if the end of a topic cannot be reached.
+    `statuses` are the last ones of this cluster; `warn` is told of unreadable rows. Raises
+    StreamError if the end of a topic cannot be reached.
     """
     reading = _Reading(config, cluster, on_read)
-    snapshots = _read_snapshots(config.cluster, reading.rows_of(config.groups_topic))
-    latest = _read_latest_rebalances(config.cluster, snapshots, reading.rows_of(config.rebalances_topic))
+    snapshots = _read_snapshots(config, reading.rows_of(config.groups_topic), warn)
+    latest = _read_latest_rebalances(config, snapshots, reading.rows_of(config.rebalances_topic), warn)
     buckets: dict[int, PublishedBucket] = defaultdict(PublishedBucket)
     for group, snapshot in snapshots.items():
         buckets[bucket_of(group)].groups.append((group, dump_state(rebuild_state(snapshot, latest.get(group)))))
@@ -106,34 +111,26 @@ class _Reading:
             yield record
 
 
-def _read_snapshots(cluster: str, rows: Iterable[Record]) -> dict[str, GroupSnapshot]:
-    snapshots: dict[str, GroupSnapshot] = {}
-    for value in keep_latest(rows).values():
-        try:
-            snapshot = decode(value, GroupSnapshot)
-        except ContractError:
-            continue
-        if snapshot.cluster == cluster:
-            snapshots[snapshot.group] = snapshot
-    return snapshots
+def _read_snapshots(
+    config: StreamConfig, records: Iterable[Record], warn: Callable[[str], None]
+) -> dict[str, GroupSnapshot]:
+    values = keep_latest(records).values()
+    rows = decode_rows(config.groups_topic, values, partial(decode, kind=GroupSnapshot), warn)
+    return {each.group: each for each in rows if each.cluster == config.cluster}
 
 
 def _read_latest_rebalances(
-    cluster: str, snapshots: Mapping[str, GroupSnapshot], rows: Iterable[Record]
+    config: StreamConfig,
+    snapshots: Mapping[str, GroupSnapshot],
+    records: Iterable[Record],
+    warn: Callable[[str], None],
 ) -> dict[str, Rebalance]:
-    """Return by group the rebalance that its snapshot names; other rebalances of the topic are skipped."""
+    """Return by group the rebalance that its snapshot names; other rebalances of the topic are not decoded."""
     wanted = {
-        rebalance_key(cluster, group, each.last_rebalance_id).encode(): group
+        rebalance_key(config.cluster, group, each.last_rebalance_id).encode()
         for group, each in snapshots.items()
         if each.last_rebalance_id is not None
     }
-    found: dict[str, Rebalance] = {}
-    for record in rows:
-        group = wanted.get(record.key or b"")
-        if group is None or record.value is None:
-            continue
-        try:
-            found[group] = decode(record.value, Rebalance)
-        except ContractError:
-            continue
-    return found
+    values = (each.value for each in records if each.key in wanted and each.value is not None)
+    rows = decode_rows(config.rebalances_topic, values, partial(decode, kind=Rebalance), warn)
+    return {each.group: each for each in rows}

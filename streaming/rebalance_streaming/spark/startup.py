@@ -121,7 +121,7 @@ def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster
         cluster.check_readable(cluster.log_ends(config.source_topic))
     cluster.ensure_topics(listeners.warn)
     cluster.check_foreign_topics()
-    statuses = read_statuses(config)
+    statuses = read_statuses(config, listeners.warn)
     ownership = QueryOwnership(config, statuses, epoch_ms())
     read = ReadUp.of(cluster, config)
     ownership.start()
@@ -201,7 +201,7 @@ def _take_up(
                 "with a new value of stream.rebuild"
             )
         return None
-    published = read_published(config, found.cluster, found.statuses, listeners.on_read).without(begun)
+    published = read_published(config, found.cluster, found.statuses, listeners.warn, listeners.on_read).without(begun)
     if anew:
         # Only after everything has been read: otherwise the old checkpoint must stay in place.
         if is_there:
