@@ -357,9 +357,14 @@ def replay_recording(rig: Rig) -> dict[str, Rows]:
     """Record all available topics and replay them; return rows by kind and key."""
     script = [sys.executable, "-m", "rebalance_deploy"]
     recording = rig.directory / "recording.jsonl"
-    with recording.open("wb") as file:
-        flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
-        subprocess.run([*script, "record", *flags], stdout=file, check=True, timeout=600)
+    flags = ["--bootstrap-server", rig.broker.bootstrap, "--to-end"]
+
+    def is_recorded() -> bool:
+        # It ends if a broker does not answer in time.
+        with recording.open("wb") as file:
+            return subprocess.run([*script, "record", *flags], stdout=file, check=False, timeout=600).returncode == 0
+
+    wait_for(is_recorded, "a recording")
     answer = subprocess.run(
         [*script, "replay", "--output", "all", recording], capture_output=True, check=True, timeout=600
     )

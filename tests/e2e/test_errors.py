@@ -86,11 +86,11 @@ def test_a_process_waits_for_brokers_that_are_away(command: str, nowhere: str, t
     arguments = [sys.executable, "-m", "rebalance_deploy", command, "--bootstrap-server", nowhere, *PORTS]
     with ChildProcess(arguments, log_path=log) as process:
         wait_for(lambda: "no Kafka broker answers" in log.read_text(), log.read_text)
-        found = re.search(r"serving on (\S+)/metrics", log.read_text())
-        assert found is not None
+        found = wait_for(lambda: re.search(r"serving on (\S+)/metrics", log.read_text()), log.read_text)
         url = found[1].replace("0.0.0.0", "127.0.0.1")
-        assert fetch(f"{url}/-/healthy")[0] == 200
-        status, text = fetch(f"{url}/-/ready")
+        # 0: no answer within the time-out, from a process that the machine stalls.
+        assert wait_for(lambda: fetch(f"{url}/-/healthy")[0], "an answer") == 200
+        status, text = wait_for(lambda: (answer := fetch(f"{url}/-/ready"))[0] and answer, "an answer")
         assert status == 503
         assert text.startswith(f"no Kafka broker answers at {nowhere} (")
         assert process.is_running, log.read_text()

@@ -258,7 +258,7 @@ def test_a_port_in_use_is_reported_at_once() -> None:
 def test_brokers_that_are_away_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It serves: healthy, not ready, with the servers, the reason and what to check; the log has it once."""
+    """It serves: healthy, not ready, with the servers, the reason and what to check; the log has each reason once."""
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
     config = ExportConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, listen_host="127.0.0.1", listen_port=0)
@@ -270,7 +270,10 @@ def test_brokers_that_are_away_are_waited_for(
         assert client.get("/-/ready").status_code == 503
         assert client.get("/-/healthy").status_code == 200
         assert "kafka_rebalance_monitor_ready 0.0" in client.get("/metrics").text
-    assert caplog.text.count("no Kafka broker answers") == 1
+    logged = [each for each in caplog.messages if "no Kafka broker answers" in each]
+    assert logged
+    # The first attempt may end before the client knows why.
+    assert len(logged) == len(set(logged))
 
 
 class _Refused:

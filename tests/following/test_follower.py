@@ -4,11 +4,12 @@ import threading
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from mock_cluster import MockCluster
@@ -330,10 +331,12 @@ def growing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def produce(broker: Any, topic: str, *values: bytes | None, partition: int = 0) -> None:
     """Write values under the key `k`."""
+    failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
-        producer.produce(topic, value, b"k", partition)
+        producer.produce(topic, value, b"k", partition, on_delivery=lambda error, _: error and failed.append(error))
     assert producer.flush(DEADLINE_SECONDS) == 0
+    assert not failed
 
 
 def delete_before(broker: Any, topic: str, offset: int) -> None:
@@ -370,6 +373,7 @@ def following(broker: Any) -> Iterator[Any]:
 def test_topics_and_partitions_may_come_later(broker, topic, following):
     """Missing topics are awaited and not created, and added ones are read, without reading anything twice."""
     follower = following(topic, start=start_at_end)
+    follower.look()
     assert follower.poll() == []
     assert follower.missing == (topic,)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -380,6 +384,9 @@ def test_topics_and_partitions_may_come_later(broker, topic, following):
     assert follower.missing == ()
     for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
         future.result()
+    # The broker confirms a partition before it lists it.
+    listed = partial(admin.list_topics, topic, timeout=DEADLINE_SECONDS)
+    wait_for(lambda: len(listed().topics[topic].partitions) == 2, "the partition")
     produce(broker, topic, b"2", partition=1)
     read_until(follower, [b"2"])
     produce(broker, topic, b"3")
@@ -431,6 +438,11 @@ def test_a_topic_may_end_without_a_record(broker, topic):
     producer.begin_transaction()
     producer.produce(topic, b"1", partition=0)
     producer.commit_transaction()
+    # The broker confirms a commit before it writes the marker, up to which committed records are read.
+    kafka = {"bootstrap.servers": broker.bootstrap, "group.id": "unused"}
+    with closing(Consumer(kafka)) as consumer:
+        committed = partial(consumer.get_watermark_offsets, TopicPartition(topic, 0), timeout=DEADLINE_SECONDS)
+        wait_for(lambda: committed() == (0, 2), committed)
     produce(broker, f"{topic}-emptied", b"2", b"3")
     delete_before(broker, f"{topic}-emptied", 2)
     topics = [topic, f"{topic}-emptied", f"{topic}-missing"]

@@ -133,6 +133,8 @@ def read_texts(browser: Browser) -> dict[str, str]:
         rows = browser.texts(f"#groups thead, #groups tbody tr:nth-child(-n+{_FIRST_ROWS})")
         fleet = [browser.text("#verdict"), *rows]
         show(browser, base, Picture("group", _ADVISED))
+        # Loaded by itself, and not shown before it is there.
+        browser.wait(lambda: browser.find(".part-advice section"))
         group = browser.run("return document.body.innerText")
     with showing_report(browser):
         report = browser.run("return document.body.innerText")

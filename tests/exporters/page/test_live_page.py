@@ -80,13 +80,14 @@ def test_the_table_is_live(browser: Browser) -> None:
         # Of two loads at once, the one that began first is answered last.
         browser.run(HOLD_ANSWERS, "overview")
         browser.run("dispatchEvent(new Event('online'))")
-        browser.wait(lambda: browser.run("return held.length") == 1)
+        # More than one if the page loads by itself, as it does after a stall of the machine.
+        before = browser.wait(lambda: browser.run("return held.length"))
         view.apply([group_row(group="d")])
         browser.run("dispatchEvent(new Event('online'))")
-        browser.wait(lambda: browser.run("return held.length") == 2)
-        browser.run("held[1]()")
+        browser.wait(lambda: browser.run("return held.length") > before)
+        browser.run("held.at(-1)()")
         browser.wait(lambda: sorted(group_names(browser)) == ["c", "d", "payments"])
-        browser.run("held[0]()")
+        browser.run("held.slice(0, -1).forEach(answer => answer())")
         view.apply([group_row(group="e")])
         browser.wait(lambda: "e" in group_names(browser))
         assert sorted(group_names(browser)) == ["c", "d", "e", "payments"]
@@ -346,7 +347,8 @@ def test_data_that_is_not_fresh_is_said(browser: Browser) -> None:
         view.apply([query_row(updated_at_ms=NOW_MS - 600_000, last_batch_at_ms=NOW_MS - 600_000)])
         browser.wait(lambda: browser.text("#connection-text") == "Live, data not fresh")
         assert browser.text("#trouble").startswith("NOT UP TO DATE: no status from the membership for 600 s")
-        assert browser.text("#age") == "data 10 min old"
+        # 10.1 min for some seconds, until the next status of the server.
+        browser.wait(lambda: browser.text("#age") == "data 10 min old")
 
 
 def test_times_are_utc_or_local(browser: Browser) -> None:

@@ -12,9 +12,13 @@ PATIENCE_SECONDS = 120
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give brokers a long time to answer; tests of brokers that do not answer set their own time-outs."""
-    for name in ("brokers.REQUEST_SECONDS", "brokers._START_SECONDS", "topics.REQUEST_SECONDS"):
+    for name in (
+        *("brokers.REQUEST_SECONDS", "brokers._START_SECONDS", "topics.REQUEST_SECONDS"),
+        *("publisher._FLUSH_SECONDS", "zookeeper._TIMEOUT_SECONDS"),
+    ):
         monkeypatch.setattr(f"rebalance_exporters.prober.{name}", PATIENCE_SECONDS)
-    monkeypatch.setattr("rebalance_kafka.follower._REQUEST_SECONDS", PATIENCE_SECONDS)
+    for name in ("follower._REQUEST_SECONDS", "reachability._REACH_SECONDS"):
+        monkeypatch.setattr(f"rebalance_kafka.{name}", PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ DEADLINE_SECONDS = 120
 
 @pytest.mark.waits
 def test_brokers_that_are_away_are_waited_for(monkeypatch):
-    """Healthy and not ready, with the reason, which is logged once; a stop request is obeyed meanwhile."""
+    """Healthy and not ready, with the reason; each reason is logged once; a stop request is obeyed meanwhile."""
     monkeypatch.setattr(reachability, "_REACH_SECONDS", 0.1)
     monkeypatch.setattr(reachability, "_FIRST_PAUSE_SECONDS", 0.01)
     stop, said = threading.Event(), list[str]()
@@ -42,7 +42,10 @@ def test_brokers_that_are_away_are_waited_for(monkeypatch):
         stop.set()
         running.join(DEADLINE_SECONDS)
     assert not running.is_alive()
-    assert len([line for line in said if "no Kafka broker answers" in line]) == 1
+    logged = [line for line in said if "no Kafka broker answers" in line]
+    assert logged
+    # The first attempt may end before the client knows why.
+    assert len(logged) == len(set(logged))
 
 
 def test_a_refused_login_is_one_sentence(monkeypatch):
