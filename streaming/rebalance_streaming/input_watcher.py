@@ -13,6 +13,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
+from rebalance_streaming.background import repeat_until
 from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
@@ -45,17 +46,20 @@ class InputWatcher:
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="input-watcher", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start checking the inputs, at once and then every few seconds."""
+    def start(self, warn: Callable[[str], None]) -> None:
+        """Start checking the inputs, at once and then every few seconds; `warn` is told of unexpected errors."""
+        checking = self._stopping, self._check_and_wait, "the check of the inputs", warn
+        self._thread = threading.Thread(target=repeat_until, args=checking, name="input-watcher", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread; if it is waiting for brokers, it ends with the process."""
         self._stopping.set()
         self._due.set()
-        self._thread.join(_STOP_SECONDS)
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
 
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
         """Set a query's positions: the next one to read by topic and partition.
@@ -138,13 +142,12 @@ class InputWatcher:
             self._incidents += incidents
             _raise(self._reached[query], {topic: _unseen(at, seen.get(topic)) for topic, at in reached[query].items()})
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            # An error of the client may be temporary; check_once keeps the positions for the next check.
-            with suppress(KafkaException):
-                self.check_once()
-            self._due.wait(self._period_seconds)
-            self._due.clear()
+    def _check_and_wait(self) -> None:
+        # An error of the client may be temporary; check_once keeps the positions for the next check.
+        with suppress(KafkaException):
+            self.check_once()
+        self._due.wait(self._period_seconds)
+        self._due.clear()
 
 
 def _unseen(reached: Positions, state: TopicState | None) -> dict[int, int]:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from rebalance_contract import ContractError
+from rebalance_contract import ContractError, split_key
 from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
 from rebalance_kafka.reachability import UNREACHABLE
 from rebalance_streaming.config import StreamConfig
@@ -27,9 +27,13 @@ def read_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> It
 
 
 def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key), without tombstones. Raises StreamError like `read_rows`."""
+    """Return the last value of each (topic, key) of this cluster, without tombstones.
+
+    Raises StreamError like `read_rows`.
+    """
     with _explained(topics):
-        return read_latest(config.kafka, topics, name=name)
+        latest = read_latest(config.kafka, topics, name=name)
+    return {place: value for place, value in latest.items() if split_key(place[1])[0] == config.cluster}
 
 
 def decode_rows(

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from rebalance_contract import ContractError, QueryStatus, Status, decode_status, query_key
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
+from rebalance_streaming.background import repeat_until
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError, SupersededError
 from rebalance_streaming.own_topics import decode_rows, read_latest_rows
@@ -39,8 +40,8 @@ def read_statuses(config: StreamConfig, warn: Callable[[str], None]) -> list[Sta
 
     Raises StreamError if the topic cannot be read to its end.
     """
-    values = read_latest_rows(config, [config.status_topic], name="status").values()
-    rows = decode_rows(config.status_topic, values, decode_status, warn)
+    latest = read_latest_rows(config, [config.status_topic], name="status")
+    rows = decode_rows(config.status_topic, latest.values(), decode_status, warn)
     return [each for each in rows if each.cluster == config.cluster]
 
 
@@ -60,16 +61,18 @@ class QueryOwnership:
         #: Time since which the topic is followed without errors; null until its end is reached.
         self._followed_since: float | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ownership", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Start following the statuses of other processes."""
+    def start(self, warn: Callable[[str], None]) -> None:
+        """Start following the statuses of other processes; `warn` is told of unexpected errors."""
+        following = self._stopping, self._try_to_follow, "following the statuses of other streams", warn
+        self._thread = threading.Thread(target=repeat_until, args=following, name="ownership", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread; if it is waiting for brokers, it ends with the process."""
         self._stopping.set()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
 
     def await_handover(self, stop: threading.Event) -> bool:
@@ -147,13 +150,12 @@ class QueryOwnership:
             elif theirs < own and is_new:
                 self._other = status, time.monotonic()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._follow()
-            except KafkaException:
-                # Unavailable brokers do not mean that there is another stream.
-                self._stopping.wait(_AGAIN_SECONDS)
+    def _try_to_follow(self) -> None:
+        try:
+            self._follow()
+        except KafkaException:
+            # Unavailable brokers do not mean that there is another stream.
+            self._stopping.wait(_AGAIN_SECONDS)
 
     def _follow(self) -> None:
         with closing(

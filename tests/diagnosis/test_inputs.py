@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from rebalance_contract import GroupLag, QueryStatus, encode
+from rebalance_contract import GroupLag, QueryStatus, encode, group_key
 from rebalance_contract.topics import LAG
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.config import StreamConfig
@@ -63,7 +63,9 @@ def test_a_superseded_process_says_nothing_about_its_query(config):
 def test_rows_are_taken_up_where_the_first_ones_are_gone(config):
     """Topics of bounded retention no longer begin at offset 0: the remaining rows are restored."""
     rows = [GroupLag(config.cluster, f"group-{number}", number, topics={}) for number in range(4)]
-    produce(config, LAG.full_name(config.topic_prefix), *((each.group, encode(each)) for each in rows), ("odd", b"{"))
+    named = [(group_key(each.cluster, each.group), encode(each)) for each in rows]
+    odd = (group_key("another", "odd"), b"{"), (group_key(config.cluster, "odd"), b"{")
+    produce(config, LAG.full_name(config.topic_prefix), *named, *odd)
     admin = AdminClient(dict(config.kafka))
     for future in admin.delete_records([TopicPartition(LAG.full_name(config.topic_prefix), 0, 2)]).values():
         future.result()

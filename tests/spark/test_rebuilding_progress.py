@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from rebalance_contract import group_key
 from rebalance_kafka.follower import Record
 from rebalance_streaming.cluster import LogEnds
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark import rebuilding
 
 CONFIG = StreamConfig()
+KEY = group_key(CONFIG.cluster, "payments").encode()
 
 
 class Ends:
@@ -30,7 +32,7 @@ def test_it_counts_positions_of_both_topics(monkeypatch: pytest.MonkeyPatch) -> 
     def read(_: StreamConfig, topics: list[str], *, name: str) -> Any:
         assert name == "rebuild"
         for partition, offset in offsets[topics[0]]:
-            yield Record(topics[0], partition, offset, None, b"k", b"?", ())
+            yield Record(topics[0], partition, offset, None, KEY, b"?", ())
 
     monkeypatch.setattr(rebuilding, "read_rows", read)
     seen: list[tuple[int, int]] = []

@@ -154,7 +154,7 @@ def test_a_position_that_falls_is_looked_into_at_once():
         return brokers.look(topics)
 
     watcher = InputWatcher(look, {"membership": ("log",)}, period_seconds=3_600)
-    watcher.start()
+    watcher.start(pytest.fail)
     assert asked.acquire(timeout=120)
     watcher.note("membership", {"log": {0: 100}})
     brokers.topics["log"] = TopicState(1, {0: Ends(0, 97)})
@@ -234,7 +234,7 @@ def test_who_waits_for_brokers_holds_up_nobody():
         return {}
 
     watcher = InputWatcher(look, INPUTS)
-    watcher.start()
+    watcher.start(pytest.fail)
     assert asked.wait(120)
     watcher.note("activity", {"log": {0: 1}})
     assert watcher.take() == []
@@ -250,7 +250,7 @@ def test_rows_come_back_from_the_status_topic(broker):
     cluster.ensure_topics()
     watcher = InputWatcher(cluster.fetch_topic_states, {"membership": (config.probes_topic,)}, period_seconds=0.1)
     watcher.note("membership", {config.probes_topic: {0: 5}})
-    watcher.start()
+    watcher.start(pytest.fail)
     (reported,) = wait_for(watcher.take, "an incident")
     watcher.stop()
     assert reported.kind == "rewound"

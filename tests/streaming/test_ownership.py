@@ -125,7 +125,7 @@ def ask_for_certain(
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "Follower", following)
     ownership = QueryOwnership(CONFIG, [], NOW + 9)
-    ownership.start()
+    ownership.start(pytest.fail)
     try:
         return ownership.other_for_certain(stop or threading.Event())
     finally:

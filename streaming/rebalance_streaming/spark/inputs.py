@@ -56,9 +56,9 @@ class WatchedInputs:
         self._published: dict[str, LogTotals] = {}
         self._published_at_ms = 0
 
-    def start(self) -> None:
-        """Start watching."""
-        self._watcher.start()
+    def start(self, warn: Callable[[str], None]) -> None:
+        """Start watching; `warn` is told of unexpected errors."""
+        self._watcher.start(warn)
 
     def stop(self) -> None:
         """Stop watching."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -22,6 +23,7 @@ import rebalance_contract as contract
 from rebalance_contract.epochs import RowWriter
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
+from rebalance_streaming.background import repeat_until
 from rebalance_streaming.cluster import QUIET
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
@@ -152,7 +154,7 @@ def _run_queries(
         listeners.notify("took over from another stream")
     _resume(spark, config, inputs, to)
     listeners.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
-    inputs.watched.start()
+    inputs.watched.start(listeners.warn)
     try:
         _watch(queries, process, inputs, to, stop, on_caught_up=archive_classes)
     finally:
@@ -259,7 +261,8 @@ def _watch(
     config, watched = to.config, of.watched
     inputs = _InputStatus(queries, config)
     announced, published = False, 0.0
-    threading.Thread(target=_tick, args=(inputs, process, stop), name="diagnosis-clock", daemon=True).start()
+    ticking = stop, partial(_tick, inputs, process), "the clock of the diagnosis", to.listeners.warn
+    threading.Thread(target=repeat_until, args=ticking, name="diagnosis-clock", daemon=True).start()
     while not stop.is_set():
         of.ownership.check()
         now_ms = epoch_ms()
@@ -280,18 +283,17 @@ def _watch(
         stop.wait(_LOOK_SECONDS)
 
 
-def _tick(inputs: _InputStatus, process: DiagnosisProcess, stop: threading.Event) -> None:
-    """Send clock ticks to the diagnosis, in a thread of its own, so that queries do not wait for a slow answer.
+def _tick(inputs: _InputStatus, process: DiagnosisProcess) -> None:
+    """Send a clock tick to the diagnosis, in a thread of its own, so that queries do not wait for a slow answer.
 
     Results are published with the next tick, so a tick follows as soon as a batch has been passed on.
     """
-    while not stop.is_set():
-        process.await_rows(_LOOK_SECONDS)
-        now_ms = epoch_ms()
-        read_until_ms, caught_up = inputs.read(now_ms)
-        with suppress(DiagnosisError):
-            # The query reports the end of the process and restarts it.
-            process.tick(now_ms, read_until_ms, caught_up=caught_up)
+    process.await_rows(_LOOK_SECONDS)
+    now_ms = epoch_ms()
+    read_until_ms, caught_up = inputs.read(now_ms)
+    with suppress(DiagnosisError):
+        # The query reports the end of the process and restarts it.
+        process.tick(now_ms, read_until_ms, caught_up=caught_up)
 
 
 class _InputStatus:

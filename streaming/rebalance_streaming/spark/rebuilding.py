@@ -20,6 +20,7 @@ from rebalance_contract import (
     Status,
     decode,
     rebalance_key,
+    split_key,
 )
 from rebalance_kafka.follower import Record, keep_latest
 from rebalance_streaming.cluster import Cluster
@@ -114,7 +115,7 @@ class _Reading:
 def _read_snapshots(
     config: StreamConfig, records: Iterable[Record], warn: Callable[[str], None]
 ) -> dict[str, GroupSnapshot]:
-    values = keep_latest(records).values()
+    values = [value for (_, key), value in keep_latest(records).items() if split_key(key)[0] == config.cluster]
     rows = decode_rows(config.groups_topic, values, partial(decode, kind=GroupSnapshot), warn)
     return {each.group: each for each in rows if each.cluster == config.cluster}
 

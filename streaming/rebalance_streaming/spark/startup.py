@@ -124,7 +124,7 @@ def _look_at_cluster(config: StreamConfig, listeners: Listeners) -> FoundCluster
     statuses = read_statuses(config, listeners.warn)
     ownership = QueryOwnership(config, statuses, epoch_ms())
     read = ReadUp.of(cluster, config)
-    ownership.start()
+    ownership.start(listeners.warn)
     listeners.notify(f"cluster {cluster_id}: {len(read.ends.visible)} partitions of {read.topic}; starting Spark")
     if not config.reads_log:
         listeners.notify(
