@@ -13,6 +13,7 @@ import pytest
 from goldens import FOLDER
 from histories import SECOND, T0, member, report
 from rebalance_contract import ClientActivity, ClientConfig, decode, encode
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_contract.clients import CLIENT_VALUES, HEARTBEAT_AGE, HEARTBEAT_TOTAL, POLL_AGE
 from rebalance_streaming.activity import clients
 from rebalance_streaming.activity.clients import (
@@ -251,8 +252,8 @@ def batch(*values: bytes | None) -> pa.RecordBatch:
 
 
 def test_a_batch_of_spark_is_packed():
-    """Columns by name, headers as JSON; a value that is too large is not read from the batch."""
-    found = pack_batch(batch(native(), None, b"0" * 5_000_001), {}, cluster="prod", pane_ms=PANE)
+    """Columns by name, headers as JSON."""
+    found = pack_batch(batch(native(), None, b"0" * (MAX_FOREIGN_BYTES + 1)), {}, cluster="prod", pane_ms=PANE)
     assert found.counts == {("metrics", "decoded"): 1, ("metrics", "empty"): 1, ("metrics", "too_large"): 1}
     assert [row.host for _, row in found.rows] == ["h"]
 

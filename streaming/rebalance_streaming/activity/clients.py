@@ -19,8 +19,8 @@ from rebalance_contract import CLIENT_VALUES, ClientActivity, ClientConfig, Clie
 from rebalance_contract.clients import APP_OFFSET, HEARTBEAT_AGE
 from rebalance_streaming.activity.limit import TimeLimit, TooSlow
 from rebalance_streaming.activity.rows import MAX_PACKED_BYTES, split_by_size
-from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
-from rebalance_streaming.wire.metrics.formats import MAX_BYTES, decode_metrics
+from rebalance_streaming.wire.metrics.errors import UndecodableError
+from rebalance_streaming.wire.metrics.formats import decode_metrics
 from rebalance_streaming.wire.metrics.plausible import CLOCK_AHEAD_MS
 from rebalance_streaming.wire.metrics.report import Report, Temporality
 
@@ -48,13 +48,12 @@ class MetricsTopic:
 
 @dataclass(frozen=True, slots=True)
 class MetricRecord:
-    """One record of a client-metrics topic. `timestamp_ms` is its timestamp; if it is `too_large`, `value` is null."""
+    """One record of a client-metrics topic; `timestamp_ms` is its timestamp."""
 
     topic: str
     value: bytes | None
     timestamp_ms: int
     headers: Mapping[str, bytes | None] = field(default_factory=dict)
-    too_large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +243,6 @@ def pack_messages(
 
 def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
     """Decode a message and process its reports; return its outcome."""
-    if message.too_large:
-        return str(Reason.TOO_LARGE)
     try:
         with limit.running():
             reports = decode_metrics(
@@ -290,15 +287,7 @@ def _messages(batch: pa.RecordBatch) -> Iterator[MetricRecord]:
     names = ("topic", "value", "timestamp_ms", "headers")
     topics, values, times, headers = (batch.column(batch.schema.get_field_index(name)) for name in names)
     for row in range(batch.num_rows):
-        value = values[row]
-        too_large = value.is_valid and len(value.as_buffer()) > MAX_BYTES
-        yield MetricRecord(
-            topics[row].as_py(),
-            None if too_large else value.as_py(),
-            times[row].as_py(),
-            _headers(headers[row].as_py()),
-            too_large,
-        )
+        yield MetricRecord(topics[row].as_py(), values[row].as_py(), times[row].as_py(), _headers(headers[row].as_py()))
 
 
 def merged(one: ClientSample, other: ClientSample) -> ClientSample:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_streaming.wire.metrics import exposition, influx, librdkafka, native, otlp, prometheus, telegraf
 from rebalance_streaming.wire.metrics.documents import read_json
 from rebalance_streaming.wire.metrics.errors import Reason, UndecodableError
 from rebalance_streaming.wire.metrics.identity import complete, read_headers, read_identity
 from rebalance_streaming.wire.metrics.plausible import plausible
 from rebalance_streaming.wire.metrics.report import Report
-
-MAX_BYTES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,8 @@ def decode_metrics(
 def _decode_value(value: bytes | None, observed_ms: int, pinned: str | None) -> tuple[Report, ...]:
     if not value:
         raise UndecodableError(Reason.EMPTY, "The record has no value.")
-    if len(value) > MAX_BYTES:
-        raise UndecodableError(Reason.TOO_LARGE, f"The value has {len(value)} bytes, more than {MAX_BYTES}.")
+    if len(value) > MAX_FOREIGN_BYTES:
+        raise UndecodableError(Reason.TOO_LARGE, f"The value has {len(value)} bytes, more than {MAX_FOREIGN_BYTES}.")
     is_json = value.removeprefix(_UTF8_MARK).lstrip(_SPACE)[:1] in (b"{", b"[")
     if pinned == otlp.PROTOBUF_FORMAT or (pinned is None and not is_json and value[:1] == _OTLP_START):
         return otlp.decode_protobuf(value, observed_ms)
