@@ -19,13 +19,13 @@ from rebalance_deploy.embedded import DEFAULT_VERSION, VERSIONS
 from rebalance_exporters.terminal.commands import COMMANDS
 from rebalance_exporters.terminal.options import LOGS, TIME_ZONE, LogReader
 from rebalance_kafka.signals import set_on_signals
-from rebalance_streaming.outputs import OUTPUTS
+from rebalance_streaming.recordings.outputs import OUTPUTS
 
 if TYPE_CHECKING:
     from rebalance_contract import CoordinatorEvent
     from rebalance_deploy.progress import Bar, Measure
     from rebalance_deploy.settings import Sources
-    from rebalance_streaming.replay import ReplayProgress
+    from rebalance_streaming.recordings.replay import ReplayProgress
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -224,7 +224,7 @@ def _confirming(*, assume_yes: bool) -> Callable[[str], bool] | None:
 @click.argument("file", type=click.File("r", errors="replace"), default="-")
 def decode(file: Any) -> None:
     """Decode records given as JSON lines {key_hex, value_hex, ...}; add outcome, type, key and value."""
-    from rebalance_streaming.decode_lines import decode_stream  # noqa: PLC0415
+    from rebalance_streaming.recordings.decode_lines import decode_stream  # noqa: PLC0415
 
     for line in decode_stream(file):
         click.echo(line)
@@ -249,7 +249,7 @@ def record(
     """Write every record of the monitored topics to standard output, as JSON lines for `replay`."""
     from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_deploy.progress import StepProgress, shown  # noqa: PLC0415
-    from rebalance_streaming.record import RecordProgress  # noqa: PLC0415
+    from rebalance_streaming.recordings.record import RecordProgress  # noqa: PLC0415
 
     progress, sources = RecordProgress(), _sources(config, flags, bootstrap_server)
     components.log_json_if_asked(sources, "record", connects=True)
@@ -306,9 +306,9 @@ def replay(
     """Process recordings as the stream would have: JSON lines; without FILES, or with `-`, from standard input."""
     from rebalance_deploy import components  # noqa: PLC0415
     from rebalance_deploy.progress import shown  # noqa: PLC0415
-    from rebalance_streaming.log_files import read_log_files, to_utc_of  # noqa: PLC0415
-    from rebalance_streaming.replay import CLUSTER, PANE_MS, ReplayProgress  # noqa: PLC0415
-    from rebalance_streaming.replay import replay as run  # noqa: PLC0415
+    from rebalance_streaming.recordings.log_files import read_log_files, to_utc_of  # noqa: PLC0415
+    from rebalance_streaming.recordings.replay import CLUSTER, PANE_MS, ReplayProgress  # noqa: PLC0415
+    from rebalance_streaming.recordings.replay import replay as run  # noqa: PLC0415
 
     if logs and not files:
         raise click.UsageError("--logs goes with a recording: name its file, or - for standard input")
@@ -357,7 +357,7 @@ if importlib.util.find_spec(_DEVELOPERS_TOOLS) is not None:
 
 def _read_logs(files: Sequence[Any], group: str, time_zone: str) -> list[CoordinatorEvent]:
     """Return the coordinators' events of a group from files of brokers' logs, ordered by time."""
-    from rebalance_streaming.log_files import read_log_files  # noqa: PLC0415
+    from rebalance_streaming.recordings.log_files import read_log_files  # noqa: PLC0415
 
     rows = read_log_files(files, cluster="", pane_ms=60_000, time_zone=time_zone)
     return sorted((event for row in rows if row.group == group for event in row.events), key=lambda each: each.at_ms)
@@ -435,7 +435,7 @@ def _user_errors() -> tuple[type[Exception], ...]:
     kinds: list[type[Exception]] = [UserError]
     for module, name in (
         ("rebalance_streaming.errors", "StreamError"),
-        ("rebalance_streaming.recording", "ReplayError"),
+        ("rebalance_streaming.recordings.recording", "ReplayError"),
         ("rebalance_exporters.errors", "ExporterError"),
     ):
         if module in sys.modules:

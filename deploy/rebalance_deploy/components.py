@@ -26,7 +26,7 @@ from rebalance_streaming.detect.config import DetectConfig
 
 if TYPE_CHECKING:
     from rebalance_contract import QueryStatus
-    from rebalance_streaming.record import RecordProgress
+    from rebalance_streaming.recordings.record import RecordProgress
 
 SECTIONS = {
     "stream": StreamConfig,
@@ -186,7 +186,7 @@ def record(
 ) -> Iterator[bytes]:
     """Yield the lines of a recording. Raises UserError or StreamError if it cannot be made."""
     config = stream_config(sources)
-    from rebalance_streaming.record import record as run  # noqa: PLC0415
+    from rebalance_streaming.recordings.record import record as run  # noqa: PLC0415
 
     others = dict.fromkeys((config.probes_topic, config.silences_topic, *config.foreign_topics, *topics))
     return run(

@@ -89,7 +89,7 @@ def run(sources: Sources, stop: threading.Event, reload: threading.Event) -> Non
     log = configure(components.log_config(sources), "up", stream.kafka)
     components.probe_config(sources)
     export = components.export_config(sources)
-    from rebalance_streaming.cluster import Cluster  # noqa: PLC0415
+    from rebalance_streaming.brokers.cluster import Cluster  # noqa: PLC0415
 
     Cluster(stream).check_reachable()
     children = start_all(sources, None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rebalance_contract import Finding
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.replay import replay
 
 FOLDER = Path(__file__).parents[1] / "golden"
 

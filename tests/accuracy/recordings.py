@@ -25,9 +25,9 @@ from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judgement import Judgement
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.log_files import read_log_files
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import CLUSTER, PANE_MS, Replay
+from rebalance_streaming.recordings.log_files import read_log_files
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import CLUSTER, PANE_MS, Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _T = TypeVar("_T")

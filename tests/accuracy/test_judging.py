@@ -26,7 +26,7 @@ from rebalance_contract import (
 )
 from rebalance_devtools.stories.play import StoryRun
 from rebalance_devtools.stories.programme import MEASURED
-from rebalance_streaming.log_files import LogFileError
+from rebalance_streaming.recordings.log_files import LogFileError
 
 _FAULT_MS, _END_MS = 10_000, 20_000
 
@@ -313,7 +313,7 @@ def test_what_is_counted_without_the_log_is_a_row_per_kind_of_group():
         "streaming/rebalance_streaming/wire/broker_logs/reasons.py",
         "streaming/rebalance_streaming/groups/fold.py",
         "streaming/rebalance_streaming/activity/clients.py",
-        "streaming/rebalance_streaming/replay.py",
+        "streaming/rebalance_streaming/recordings/replay.py",
     ],
 )
 def test_another_rule_or_recording_makes_a_report_stale(project: Path, name: str):

@@ -16,8 +16,8 @@ from pathlib import Path
 from accuracy.freshness import with_part, with_summary, without_log_lines
 from accuracy.recordings import FAMILIES, FOLDER, Recording, recordings
 from rebalance_contract import Rebalance
-from rebalance_streaming.line_reader import PROBES_SUFFIX
-from rebalance_streaming.recording import read_lines
+from rebalance_streaming.recordings.line_reader import PROBES_SUFFIX
+from rebalance_streaming.recordings.recording import read_lines
 
 _PROCESSES = 2
 _CLASSIC, _NEWER, _BOTH = "classic", "KIP-848, share, streams", "several protocols, one after the other"

@@ -11,9 +11,9 @@ from rebalance_devtools.docs import flow
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_exporters.reporters.reporter import DEFAULT_TOPIC
 from rebalance_exporters.state.view import TOPICS as EXPORTED
-from rebalance_streaming import line_reader
-from rebalance_streaming.cluster import own_topics
+from rebalance_streaming.brokers.cluster import own_topics
 from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.recordings import line_reader
 
 PAGE = Path(__file__).parents[2] / "docs" / "data-flow.md"
 PREFIX = StreamConfig().topic_prefix

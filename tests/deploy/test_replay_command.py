@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from exporters.terminal.running import run
-from rebalance_streaming.outputs import OUTPUTS
-from rebalance_streaming.replay import ReplayProgress, replay
+from rebalance_streaming.recordings.outputs import OUTPUTS
+from rebalance_streaming.recordings.replay import ReplayProgress, replay
 
 RECORDING = Path(__file__).parents[1] / "golden" / "stories" / "member_crash-1.jsonl.gz"
 
@@ -87,6 +87,8 @@ def test_a_file_that_is_no_log_is_refused_in_one_sentence(
 @pytest.mark.processes
 def test_the_command_line_starts_without_what_a_replay_needs() -> None:
     """Help and completion import neither numpy nor the replay."""
-    program = "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.replay'} & set(sys.modules))"
+    program = (
+        "import sys, rebalance_deploy.cli; print({'numpy', 'rebalance_streaming.recordings.replay'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

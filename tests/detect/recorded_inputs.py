@@ -19,8 +19,8 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.detect.judgement import Judgement
 from rebalance_streaming.engine.engine import Engine, EngineConfig
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 #: The detector's inputs and their times; null is a tick of the clock alone.

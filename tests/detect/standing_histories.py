@@ -17,8 +17,8 @@ from rebalance_streaming.observed.departures import POLL_TIMEOUT, Departure
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.progress import Rhythm
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay
 
 
 def departed(

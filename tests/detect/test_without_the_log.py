@@ -14,7 +14,7 @@ import pytest
 from rebalance_streaming.detect.group_view import Condition
 from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.replay import replay
 
 pytestmark = pytest.mark.recordings
 

@@ -28,8 +28,8 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.engine.engine import Engine
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay, make_engine
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay, make_engine
 from waiting import wait_for
 
 #: Minimum time for which a finding about a past event fires.

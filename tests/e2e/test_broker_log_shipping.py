@@ -22,8 +22,8 @@ from rebalance_deploy.embedded.kafka import EmbeddedKafka
 from rebalance_deploy.embedded.server import QUICK_START
 from rebalance_deploy.topics import create_topics
 from rebalance_streaming.activity.broker_logs import LogPacking
-from rebalance_streaming.record import record
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.record import record
+from rebalance_streaming.recordings.replay import replay
 from rebalance_streaming.wire.broker_logs.decode import in_utc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome
 from waiting import wait_for

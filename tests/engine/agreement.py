@@ -33,8 +33,8 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.findings import topic_key
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Output
-from rebalance_streaming.recording import RecordedLine
-from rebalance_streaming.replay import Replay
+from rebalance_streaming.recordings.recording import RecordedLine
+from rebalance_streaming.recordings.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 Row = dict[str, Any]

@@ -32,8 +32,8 @@ from rebalance_contract import (
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output, address
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 #: (when it was written, row), in the order of these times.

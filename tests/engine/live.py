@@ -30,7 +30,7 @@ from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
 from rebalance_streaming.diagnosis.horizon import ReadHorizon
 from rebalance_streaming.diagnosis.restoring import _decode
 from rebalance_streaming.engine.rows import DIAGNOSED, decode_input
-from rebalance_streaming.recording import RecordedLine
+from rebalance_streaming.recordings.recording import RecordedLine
 from rebalance_streaming.spark import activity, membership
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 from spark.packing import PACKER_SCHEMA

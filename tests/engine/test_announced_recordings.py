@@ -13,8 +13,8 @@ import pytest
 
 from accuracy.recordings import Recording, recordings
 from rebalance_contract import AlertSilence, Finding, Severity, SilenceKind, decode, encode
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay, make_engine
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay, make_engine
 
 pytestmark = pytest.mark.recordings
 

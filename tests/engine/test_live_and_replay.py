@@ -43,7 +43,7 @@ from rebalance_contract import (
     Rebalance,
     RebalanceImpact,
 )
-from rebalance_streaming.recording import RecordedLine, read_lines
+from rebalance_streaming.recordings.recording import RecordedLine, read_lines
 
 pytestmark = pytest.mark.recordings
 

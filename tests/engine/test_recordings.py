@@ -10,8 +10,8 @@ from accuracy.recordings import Recording, recordings
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input
-from rebalance_streaming.recording import read_lines
-from rebalance_streaming.replay import Replay, make_engine
+from rebalance_streaming.recordings.recording import read_lines
+from rebalance_streaming.recordings.replay import Replay, make_engine
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 pytestmark = pytest.mark.recordings

@@ -23,7 +23,7 @@ from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.owners import Owners
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import FINDINGS, Row, View
-from rebalance_streaming.recording import RecordedLine
+from rebalance_streaming.recordings.recording import RecordedLine
 
 #: Recordings, and the groups that they are shown as.
 INCIDENTS = {

@@ -31,8 +31,8 @@ from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.view import FINDINGS, STATUS, Row, View
 from rebalance_exporters.web.reloading import Settings
 from rebalance_exporters.web.server import Signals
-from rebalance_streaming.recording import RecordedLine, read_lines
-from rebalance_streaming.replay import Replay, make_engine
+from rebalance_streaming.recordings.recording import RecordedLine, read_lines
+from rebalance_streaming.recordings.replay import Replay, make_engine
 from waiting import wait_for
 
 STORIES = Path(__file__).parents[1] / "golden" / "stories"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from rebalance_contract import QueryStatus
-from rebalance_streaming.ownership import QueryOwnership
+from rebalance_streaming.brokers.ownership import QueryOwnership
 
 
 class OtherStream(QueryOwnership):

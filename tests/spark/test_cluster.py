@@ -1,6 +1,6 @@
 """The stream's requests to the brokers before Spark starts."""
 
-from rebalance_streaming.cluster import own_topics
+from rebalance_streaming.brokers.cluster import own_topics
 from rebalance_streaming.config import StreamConfig
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rebalance_streaming.brokers.log_watch import Unread
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.log_watch import Unread
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.checkpoint import query_path
 from rebalance_streaming.spark.offset_log import check_batches, go_back, positions

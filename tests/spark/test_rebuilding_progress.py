@@ -8,7 +8,7 @@ import pytest
 
 from rebalance_contract import group_key
 from rebalance_kafka.follower import Record
-from rebalance_streaming.cluster import LogEnds
+from rebalance_streaming.brokers.cluster import LogEnds
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark import rebuilding
 

@@ -14,7 +14,7 @@ from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_kafka.checks import refused_by_librdkafka
 from rebalance_kafka.properties import java_properties, librdkafka_properties
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.session import start_session
 from rebalance_streaming.spark.source import source_options

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from coordinators import commit_offsets
 from e2e.rig import read_topic
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.source import EARLIEST, read_log

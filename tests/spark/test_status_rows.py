@@ -7,8 +7,8 @@ import pytest
 from mock_cluster import MockCluster, break_down
 from rebalance_contract import LogTotals, QueryStatus, decode_status
 from rebalance_contract.epochs import WRITER_HEADER
+from rebalance_streaming.brokers.publisher import Publisher
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark import job
 from rebalance_streaming.spark.startup import Listeners
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalance_streaming.decode_lines import decode_line, decode_stream
+from rebalance_streaming.recordings.decode_lines import decode_line, decode_stream
 
 KEY = "00010002673100066f726465727300000003"
 VALUE = "000300000000000000640000000700000000019b76daa800"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rebalance_streaming.recording import RecordedLine, ReplayError, read_lines
+from rebalance_streaming.recordings.recording import RecordedLine, ReplayError, read_lines
 
 LINES = [
     f'{{"partition":0,"offset":{offset},"timestamp_ms":{offset},"key_hex":"00","value_hex":null}}\n'.encode()

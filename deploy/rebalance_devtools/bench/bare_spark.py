@@ -19,7 +19,7 @@ from rebalance_deploy import jars
 from rebalance_deploy.errors import UserError
 from rebalance_devtools.bench.process_trees import CpuMeter, CpuUse, MemoryUse, PeakMemory
 from rebalance_kafka.properties import java_properties
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.session import prefer_bulk, start_session

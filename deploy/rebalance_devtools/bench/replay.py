@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from rebalance_devtools.bench import fill
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.replay import replay
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 _COMMITS, _GROUPS, _PARTITIONS = 500_000, 1_000, 100

@@ -18,9 +18,9 @@ from rebalance_contract import (
     decode_status,
     topics,
 )
+from rebalance_streaming.brokers.own_topics import read_latest_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import Restored
-from rebalance_streaming.own_topics import read_latest_rows
 
 
 def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) -> Iterator[Restored]:

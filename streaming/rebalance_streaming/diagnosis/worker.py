@@ -17,7 +17,8 @@ from rebalance_contract import ContractError, Participant
 from rebalance_contract.epochs import Fence, RowWriter, decode_writer
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
-from rebalance_streaming.cluster import QUIET
+from rebalance_streaming.brokers.cluster import QUIET
+from rebalance_streaming.brokers.publisher import Publisher
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.detector import Detector
 from rebalance_streaming.diagnosis.frames import Done, Failed, InputRow, Rows, Start, Tick, receive, send
@@ -25,7 +26,6 @@ from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.engine.engine import NOT_UNDERSTOOD, RESTORED_ROW, Engine, EngineConfig
 from rebalance_streaming.engine.rows import Output, address, decode_input
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.publisher import Publisher
 
 #: Maximum number of groups judged per tick, which takes a quarter of a second: at a start all groups are due, and this
 #: must not delay their lag.

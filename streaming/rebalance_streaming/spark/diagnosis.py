@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rebalance_contract import Participant
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.epochs import WRITER_HEADER
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.epochs import WRITER_HEADER, RowWriter, encode_writer
-from rebalance_streaming.cluster import Cluster, LogEnds
+from rebalance_streaming.brokers.cluster import Cluster, LogEnds
+from rebalance_streaming.brokers.ownership import QueryOwnership
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.ownership import QueryOwnership
 from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
 from rebalance_streaming.spark.checkpoint import query_path
 from rebalance_streaming.spark.inputs import WatchedInputs

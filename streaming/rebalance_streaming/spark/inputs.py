@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
 from rebalance_streaming.activity.commits import LogEra
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.input_watcher import InputWatcher
+from rebalance_streaming.brokers.log_watch import IncidentKind, Positions, Unread
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.input_watcher import InputWatcher
-from rebalance_streaming.log_watch import IncidentKind, Positions, Unread
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP

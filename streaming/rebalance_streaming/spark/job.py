@@ -24,15 +24,15 @@ from rebalance_contract.epochs import RowWriter
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_streaming.background import repeat_until
-from rebalance_streaming.cluster import QUIET
+from rebalance_streaming.brokers.cluster import QUIET
+from rebalance_streaming.brokers.ownership import QueryOwnership
+from rebalance_streaming.brokers.publisher import Publisher
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis.horizon import ReadHorizon
 from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.ownership import QueryOwnership
-from rebalance_streaming.publisher import Publisher
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis

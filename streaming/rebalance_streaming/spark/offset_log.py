@@ -15,7 +15,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from rebalance_streaming.log_watch import Unread
+from rebalance_streaming.brokers.log_watch import Unread
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.checkpoint import damaged, query_path
 

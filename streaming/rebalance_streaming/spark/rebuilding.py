@@ -23,12 +23,12 @@ from rebalance_contract import (
     split_key,
 )
 from rebalance_kafka.follower import Record, keep_latest
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.own_topics import decode_rows, read_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
 from rebalance_streaming.groups.rebuilt import rebuild_state
-from rebalance_streaming.own_topics import decode_rows, read_rows
 from rebalance_streaming.spark.membership import PublishedBucket, PublishedRows, bucket_of, pack_bucket
 
 #: Callback with the number of positions of the published topics read so far, and their total number.

@@ -19,10 +19,10 @@ import rebalance_contract as contract
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import java_properties
-from rebalance_streaming.cluster import Cluster, LogEnds
+from rebalance_streaming.brokers.cluster import Cluster, LogEnds
+from rebalance_streaming.brokers.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
-from rebalance_streaming.ownership import QueryOwnership, read_statuses
 from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
     Baseline,

@@ -17,7 +17,7 @@ from exporters.contract_rows import NOW_MS, group_row, lag_row, stream_rows
 from exporters.replayed import topic_row
 from rebalance_contract import WINDOWS_MS, Counters, GroupSnapshot, GroupWindow, Member, Panes, TopicLag
 from rebalance_exporters.state.view import Row, View
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.replay import replay
 
 _FOLDER = Path(__file__).parents[2] / "golden" / "stories"
 #: Epoch times, distinguished from durations by their size.

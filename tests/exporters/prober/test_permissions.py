@@ -34,7 +34,7 @@ from rebalance_contract import QUERIES, topics
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.kafka.consumer import Source, TopicReader
 from rebalance_exporters.state.view import TOPICS, View
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from waiting import wait_for
 

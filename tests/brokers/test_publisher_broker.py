@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
 from authorized import AUTHORIZED
 from making_topics import create_topic
 from rebalance_kafka.follower import read_to_end
-from rebalance_streaming.cluster import QUIET
-from rebalance_streaming.publisher import Publisher
+from rebalance_streaming.brokers.cluster import QUIET
+from rebalance_streaming.brokers.publisher import Publisher
 from waiting import wait_for
 
 pytestmark = pytest.mark.broker

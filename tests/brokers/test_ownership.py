@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError
 
 from rebalance_contract import LogTotals, QueryStatus, encode
 from rebalance_kafka.follower import Record
-from rebalance_streaming import ownership as module
+from rebalance_streaming.brokers import ownership as module
+from rebalance_streaming.brokers.ownership import QueryOwnership
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError, SupersededError
-from rebalance_streaming.ownership import QueryOwnership
 
 NOW = 1_795_586_097_000
 CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"}, cluster="prod", queries=("membership", "diagnosis"))

@@ -7,8 +7,8 @@ from typing import Any
 
 from rebalance_contract import CoordinatorActivity
 from rebalance_streaming.activity.broker_logs import LogPacking
-from rebalance_streaming.compressed import uncompressed
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.recordings.compressed import uncompressed
 from rebalance_streaming.time_zones import is_time_zone, local_to_utc
 from rebalance_streaming.wire.broker_logs.decode import ToUtc
 from rebalance_streaming.wire.broker_logs.outcomes import LineOutcome

@@ -3,7 +3,7 @@
 import pytest
 
 from rebalance_contract.topics import BROKER_LOGS
-from rebalance_streaming.cluster import own_topics
+from rebalance_streaming.brokers.cluster import own_topics
 from rebalance_streaming.config import BrokerLogTopic, StreamConfig
 from rebalance_streaming.spark.inputs import inputs_of
 

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mock_cluster import INIT_PRODUCER_ID, MockCluster, break_down
 from rebalance_contract.epochs import WRITER_HEADER, RowWriter
-from rebalance_streaming import publisher as module
-from rebalance_streaming.publisher import Publisher
+from rebalance_streaming.brokers import publisher as module
+from rebalance_streaming.brokers.publisher import Publisher
 
 #: The client of each test first looks for its topic.
 pytestmark = pytest.mark.waits

@@ -12,11 +12,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from mock_cluster import MockCluster
 from rebalance_kafka import reachability
 from rebalance_kafka.reachability import NoAnswerError, Reachability
-from rebalance_streaming import cluster as module
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers import cluster as module
+from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.log_watch import Ends
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
-from rebalance_streaming.log_watch import Ends
 
 
 def config_of(bootstrap: str) -> StreamConfig:

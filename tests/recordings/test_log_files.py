@@ -17,8 +17,8 @@ import pytest
 from accuracy.outcomes import CLAIMED
 from goldens import FOLDER
 from rebalance_contract import CoordinatorAct, CoordinatorActivity
-from rebalance_streaming.log_files import LogFileError, read_log_files
-from rebalance_streaming.replay import replay
+from rebalance_streaming.recordings.log_files import LogFileError, read_log_files
+from rebalance_streaming.recordings.replay import replay
 from rebalance_streaming.time_zones import is_time_zone, local_to_utc
 
 LOGS = FOLDER / "broker-logs"

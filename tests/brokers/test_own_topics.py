@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from rebalance_contract import decode
 from rebalance_kafka.follower import Record, UnreadError
-from rebalance_streaming import own_topics
+from rebalance_streaming.brokers import own_topics
+from rebalance_streaming.brokers.ownership import read_statuses
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.diagnosis.restoring import read_restored
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
-from rebalance_streaming.ownership import read_statuses
 
 CONFIG = StreamConfig(kafka={"bootstrap.servers": "unused:9092"})
 FAILURES = [UnreadError("t-1 could not be read to the end"), KafkaException(KafkaError(KafkaError._TRANSPORT))]

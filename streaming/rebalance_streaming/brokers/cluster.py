@@ -34,10 +34,10 @@ from rebalance_kafka.follower import groupless
 from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
+from rebalance_streaming.brokers.log_watch import Ends, TopicState
+from rebalance_streaming.brokers.topic_settings import check_topic
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
-from rebalance_streaming.log_watch import Ends, TopicState
-from rebalance_streaming.topic_settings import check_topic
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
 REQUEST_SECONDS = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from rebalance_contract import GroupTiming, MemberTiming, bounds
-from rebalance_streaming.replay import Replay
+from rebalance_streaming.recordings.replay import Replay
 
 
 def test_a_row_that_is_too_large_is_cut_as_in_its_topic():

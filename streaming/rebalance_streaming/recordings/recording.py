@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rebalance_streaming.compressed import uncompressed
+from rebalance_streaming.recordings.compressed import uncompressed
 from rebalance_streaming.wire.records import OFFSET_COMMIT_PREFIXES, OFFSETS_TOPIC
 
 _COMMIT_KEYS = tuple(each.hex() for each in OFFSET_COMMIT_PREFIXES)

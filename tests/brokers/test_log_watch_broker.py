@@ -11,9 +11,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from rebalance_deploy.embedded.kafka import SHORT_SESSION, EmbeddedKafka
 from rebalance_deploy.ports import find_free_port
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.log_watch import Ends, Incident, LogWatch, compare
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.log_watch import Ends, Incident, LogWatch, compare
 from waiting import wait_for
 
 pytestmark = pytest.mark.broker

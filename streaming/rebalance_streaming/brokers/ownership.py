@@ -20,9 +20,9 @@ from rebalance_contract import ContractError, QueryStatus, Status, decode_status
 from rebalance_kafka.follower import Follower, Record
 from rebalance_kafka.positions import Bounds, Place
 from rebalance_streaming.background import repeat_until
+from rebalance_streaming.brokers.own_topics import decode_rows, read_latest_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError, SupersededError
-from rebalance_streaming.own_topics import decode_rows, read_latest_rows
 
 #: Number of records before the end of the status topic to read at a start: minutes of statuses, so that two processes
 #: that start at the same time see each other's.

@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rebalance_contract import LogTotals, encode
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.input_watcher import InputWatcher
+from rebalance_streaming.brokers.log_watch import Ends, TopicState, Unread
+from rebalance_streaming.brokers.ownership import read_statuses
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.input_watcher import InputWatcher
-from rebalance_streaming.log_watch import Ends, TopicState, Unread
-from rebalance_streaming.ownership import read_statuses
 from waiting import wait_for
 
 INPUTS = {"membership": ("log", "probes"), "activity": ("log",)}

@@ -22,7 +22,7 @@ from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.engine.rows import Input, decode_silence
 from rebalance_streaming.groups.fold import group_of
 from rebalance_streaming.groups.model import GroupRecord
-from rebalance_streaming.recording import RecordedLine
+from rebalance_streaming.recordings.recording import RecordedLine
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 from rebalance_streaming.wire.decode import decode_record

@@ -15,7 +15,7 @@ from rebalance_deploy.topics import create_topics
 from rebalance_kafka.follower import Record
 from rebalance_kafka.positions import Bounds, Positions
 from rebalance_streaming.errors import StreamError
-from rebalance_streaming.record import RecordProgress, _refuse_lasting, record
+from rebalance_streaming.recordings.record import RecordProgress, _refuse_lasting, record
 from waiting import wait_for
 
 COMMIT, GROUP = b"\0\1commit", b"\0\2group"
@@ -169,7 +169,7 @@ class _Scripted:
 def test_the_share_is_that_of_both_readings(monkeypatch):
     """Records that are read twice, for groups and for commits, count twice; records count once they are lines."""
     followers = iter([_Scripted(GROUP), _Scripted(COMMIT)])
-    monkeypatch.setattr("rebalance_streaming.record._follow", lambda *_: next(followers))
+    monkeypatch.setattr("rebalance_streaming.recordings.record._follow", lambda *_: next(followers))
     progress, seen = RecordProgress(), []
     recording = record({}, "log", (), from_beginning=True, to_end=True, stop=threading.Event(), progress=progress)
     for _ in recording:

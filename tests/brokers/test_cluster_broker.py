@@ -16,7 +16,7 @@ from authorized import AUTHORIZED
 from making_topics import create_topic
 from rebalance_contract.topics import TOPICS
 from rebalance_deploy.embedded.kafka import EmbeddedKafka
-from rebalance_streaming.cluster import Cluster
+from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from waiting import wait_for

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rebalance_contract.topics import CLIENT_METRICS, GROUPS, REBALANCES, TOPICS, Topic
-from rebalance_streaming.topic_settings import check_topic
+from rebalance_streaming.brokers.topic_settings import check_topic
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda each: each.name)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebalance_contract import LogTotals, WatchedTopic, decode, decode_status, encode
-from rebalance_streaming.log_watch import Ends, Incident, LogWatch, TopicState, Unread, compare, take_up
+from rebalance_streaming.brokers.log_watch import Ends, Incident, LogWatch, TopicState, Unread, compare, take_up
 
 TOPIC = "log"
 OLD, NEW = "uJW6Bb3sSz2nN3Aj0YyTDw", "AIvSgqBnQ0SVbX9iFKqX9A"

@@ -27,9 +27,9 @@ from rebalance_streaming.engine.rows import Input, Output, Published, encode_pub
 from rebalance_streaming.groups.fold import fold
 from rebalance_streaming.groups.model import FoldState, new_state
 from rebalance_streaming.groups.probed import take_probe
-from rebalance_streaming.line_reader import Contents, FoldInput, LineReader
-from rebalance_streaming.outputs import OUTPUTS
-from rebalance_streaming.recording import RecordedLine, read_lines
+from rebalance_streaming.recordings.line_reader import Contents, FoldInput, LineReader
+from rebalance_streaming.recordings.outputs import OUTPUTS
+from rebalance_streaming.recordings.recording import RecordedLine, read_lines
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 

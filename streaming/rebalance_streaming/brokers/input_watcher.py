@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
 from rebalance_streaming.background import repeat_until
-from rebalance_streaming.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
+from rebalance_streaming.brokers.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
 

@@ -66,7 +66,7 @@ def import_contracts() -> list[dict[str, Any]]:
 def test_it_draws_the_layers_that_are_held():
     """The order of packages is the one that import-linter checks, in the stream and in the exporter."""
     stream, exporter = (each["layers"] for each in import_contracts() if each["type"] == "layers")
-    assert " ▶ ".join(each.rpartition(".")[2] for each in stream) in PAGE
+    assert f"rebalance_streaming: {' ▶ '.join(each.replace(' | ', ', ') for each in stream)}\n" in PAGE
     assert f"rebalance_exporters: {' ▶ '.join(each.replace(' | ', ', ') for each in exporter)}\n" in PAGE
 
 
