@@ -189,7 +189,7 @@ def _session_of_groups(kind: GroupType) -> SessionSetting:
     share consumer (ShareConsumerConfig.java).
     """
     longest_by = f"group.{kind}.max.session.timeout.ms"
-    return SessionSetting(f"{kind}.session.timeout.ms", 45_000, 60_000, longest_by, of_group=True)
+    return SessionSetting(f"{kind}.session.timeout.ms", USUAL_SESSION_MS, 60_000, longest_by, of_group=True)
 
 
 _GROUP_SESSIONS: MappingProxyType[str, SessionSetting] = MappingProxyType(
@@ -208,8 +208,8 @@ def session_setting(group_type: str, session_ms: int | None) -> SessionSetting:
 
 
 def session_or_usual(session_ms: int | None) -> int:
-    """Return a member's session in milliseconds; if its records have none, the default that brokers set."""
-    return USUAL_SESSION_MS if session_ms is None else session_ms
+    """Return a member's session in milliseconds; if its records have none (null or 0), the default of clients."""
+    return session_ms or USUAL_SESSION_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,7 +195,6 @@ class DiagnosisStatus:
     `groups` counts all known groups, `committing_groups` those with committed offsets, `groups_with_lag` those of them
     whose lag is known, `groups_awaiting_ends` those with topics without probed end offsets yet (a topic that the
     prober requested without success is not awaited). `probed_at_ms` is the time of the latest probe read, null: none.
-    `activity_positions` is how far it has read the activity topic, by partition.
     """
 
     cluster: str
@@ -207,7 +206,6 @@ class DiagnosisStatus:
     groups_awaiting_ends: int = 0
     probed_at_ms: int | None = None
     quarantined: tuple[QuarantineCount, ...] = ()
-    activity_positions: dict[str, int] = field(default_factory=dict)
     kind: StatusKind = StatusKind.DIAGNOSIS
     schema_version: int = SCHEMA_VERSION
 

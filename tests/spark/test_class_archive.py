@@ -80,10 +80,12 @@ def test_an_attempt_that_failed_is_not_made_again_at_once(
     def fail(_: SparkSession, __: Path) -> None:
         raise RuntimeError("no such command")
 
-    archive = ClassArchive(tmp_path, [])
+    said: list[str] = []
+    archive = ClassArchive(tmp_path, [], said.append)
     with monkeypatch.context() as patch:
         patch.setattr(class_archive, "_dump", fail)
         assert not archive.write(NO_SESSION)
+    assert said == ["the archive of classes for faster starts was not written (RuntimeError: no such command)"]
     assert RECORDING not in archive.options()
     assert not archive.write(NO_SESSION)
     (attempt,) = tmp_path.glob("*.attempt")

@@ -30,7 +30,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from rebalance_contract.topics import OPTIONAL_TOPICS, TOPICS, Topic
-from rebalance_kafka.follower import groupless
+from rebalance_kafka.follower import LEADER_IS_AWAITED, groupless
 from rebalance_kafka.grants import grant
 from rebalance_kafka.properties import librdkafka_properties
 from rebalance_kafka.reachability import UNREACHABLE, NoAnswerError, Reachability
@@ -53,12 +53,8 @@ QUIET = {"log_level": "0"}
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()
 _LATEST: OffsetSpec = OffsetSpec.latest()
-_NO_LEADER_YET = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._NOENT,  # returned if no partition of a topic has a leader
-)
+#: librdkafka returns _NOENT if no partition of a topic has a leader.
+_NO_LEADER_YET = LEADER_IS_AWAITED | {KafkaError._NOENT}
 _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 

@@ -13,7 +13,7 @@ from rebalance_contract import Advice
 from rebalance_contract.client_settings import parse_version
 from rebalance_streaming.detect.catalogue import read_table
 
-#: A client name in addition to the libraries in fingerprints.py; the table has others, too.
+#: A client name in addition to the libraries in the contract's client_settings.py; the table has others, too.
 STREAMS = "kafka-streams"
 
 #: Number of version components that are compared; shorter versions are padded with zeros, so that 3.0 is 3.0.0.
@@ -26,8 +26,8 @@ Release = tuple[int, ...]
 class KnownBug:
     """One fault. `since` null: all versions before `below` have it; `below` null: no version without it is known.
 
-    `effects` are the ids of the diagnoses that it can cause. `fixed_in` is null while it is open. `kip848`: it exists
-    only in groups of the KIP-848 protocol.
+    `effects` are the ids of the diagnoses that it can cause. `fixed_in` is null while it is open. `variant` is how it
+    makes heartbeats starve, null for other effects. `kip848`: it exists only in groups of the KIP-848 protocol.
     """
 
     client: str
@@ -37,6 +37,7 @@ class KnownBug:
     fixed_in: str | None
     text: str
     sources: tuple[str, ...]
+    variant: str | None = None
     kip848: bool = False
 
     def affects(self, release: Release) -> bool:
@@ -53,7 +54,7 @@ def known_bugs(
 ) -> tuple[KnownBug, ...]:
     """Return the faults of a version, all or only those that can cause one diagnosis.
 
-    `library` as in fingerprints.py or above, null: not known. `kip848`: whether the group uses the KIP-848 protocol.
+    `library` as in client_settings.py or above, null: not known. `kip848`: whether the group uses the KIP-848 protocol.
     """
     return tuple(
         bug
@@ -109,6 +110,7 @@ def _bug(entry: Mapping[str, Any]) -> KnownBug:
         fixed_in=entry.get("fixed_in"),
         text=entry["text"],
         sources=tuple(entry["sources"]),
+        variant=entry.get("variant"),
         kip848=entry.get("kip848", False),
     )
 

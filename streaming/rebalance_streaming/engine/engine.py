@@ -18,6 +18,7 @@ from rebalance_contract import (
     PANE_MS,
     WINDOWS_MS,
     AlertSilence,
+    ClientActivity,
     CommitActivity,
     CoordinatorActivity,
     CountActivity,
@@ -39,7 +40,6 @@ from rebalance_contract import (
     SilenceKind,
     topics,
 )
-from rebalance_contract.clients import ClientActivity
 from rebalance_contract.turns import next_turn
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.detector import Detector

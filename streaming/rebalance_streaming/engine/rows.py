@@ -10,6 +10,7 @@ import msgspec
 
 from rebalance_contract import (
     AlertSilence,
+    ClientActivity,
     CommitActivity,
     ContractError,
     CoordinatorActivity,
@@ -42,7 +43,6 @@ from rebalance_contract.bounds import (
     encode_lag,
     encode_timing,
 )
-from rebalance_contract.clients import ClientActivity
 from rebalance_streaming.detect.findings import topic_key
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rebalance_contract import USUAL_SESSION_MS, Evidence, Member
+from rebalance_contract import Evidence, Member
+from rebalance_contract.client_settings import session_or_usual
 from rebalance_streaming.groups.identity import client_stem
 from rebalance_streaming.observed.clients import LossReports
 from rebalance_streaming.observed.confidence import HINT
@@ -127,7 +128,7 @@ class Departure:
 
 def session_of(member: Member) -> int:
     """Return a member's session timeout in milliseconds."""
-    return member.session_timeout_ms or USUAL_SESSION_MS
+    return session_or_usual(member.session_timeout_ms)
 
 
 #: Identity of a member that stays the same when it comes back under a new id.

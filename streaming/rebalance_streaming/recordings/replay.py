@@ -21,6 +21,7 @@ import msgspec
 import rebalance_contract as contract
 from rebalance_contract import bounds
 from rebalance_streaming.activity.ordering import CommitTimes, probe_times
+from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.engine.engine import Engine, EngineConfig
 from rebalance_streaming.engine.rows import Input, Output, Published, encode_published
@@ -33,8 +34,9 @@ from rebalance_streaming.recordings.recording import RecordedLine, read_lines
 from rebalance_streaming.wire.broker_logs.decode import ToUtc, in_utc
 from rebalance_streaming.wire.records import OFFSETS_TOPIC
 
-#: Default cluster name and pane length (ms) of a replay's rows.
-CLUSTER, PANE_MS = "default", 5_000
+_DEFAULTS = StreamConfig()
+#: Cluster name and pane length (ms) of a replay's rows: those of a stream without settings.
+CLUSTER, PANE_MS = _DEFAULTS.cluster, _DEFAULTS.pane_ms
 
 _CHUNK = 20_000
 #: Interval of the diagnosis in the recording's time, and the maximum number of ticks in a gap of the recording.

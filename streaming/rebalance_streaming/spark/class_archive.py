@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ _CALM_SECONDS = 30
 class ClassArchive:
     """The archive of one installation (JVM, Spark and jars). `directory` is a cache and need not exist."""
 
-    def __init__(self, directory: Path, jars: Iterable[Path]) -> None:
+    def __init__(self, directory: Path, jars: Iterable[Path], warn: Callable[[str], None] = lambda _: None) -> None:
+        """`warn` is told if the archive cannot be written, which only costs time."""
+        self._warn = warn
         self._path = directory / f"classes-{_installation(jars)}.jsa"
         self._attempt = self._path.with_suffix(".attempt")
 
@@ -69,8 +71,12 @@ class ClassArchive:
         except OSError:
             return False
         if is_due:
-            with suppress(Exception):
+            try:
                 self._write(spark)
+            except Exception as error:
+                self._warn(
+                    f"the archive of classes for faster starts was not written ({type(error).__name__}: {error})"
+                )
         return self._path.exists()
 
     def _begin_attempt(self) -> bool:

@@ -92,7 +92,7 @@ def run(
             process.launch()
         publisher = Publisher({**librdkafka_properties(config.kafka), **QUIET}, listeners.warn)
         to = _Publishing(config, publisher, listeners, found.ownership.epoch)
-        with _session(config, [*jars], cache) as (spark, archive):
+        with _session(config, [*jars], cache, listeners.warn) as (spark, archive):
             asked = AskedRebuild(rebuild, may_set_aside, stop)
             inputs = prepare(spark, config, found, listeners, asked=asked)
             _run_queries(spark, inputs, to, process, stop, archive=archive)
@@ -114,13 +114,13 @@ def run(
 
 @contextmanager
 def _session(
-    config: StreamConfig, jars: Sequence[Path], cache: Path | None
+    config: StreamConfig, jars: Sequence[Path], cache: Path | None, warn: Notify
 ) -> Iterator[tuple[SparkSession, ClassArchive | None]]:
     """Run Spark while the block runs; yield the session and the class archive, null without a cache or local master."""
     archive = None
     if cache is not None and config.master.startswith("local"):
         use_installed_pyspark(cache)
-        archive = ClassArchive(cache, jars)
+        archive = ClassArchive(cache, jars, warn)
     spark = start_session(config, jars, () if archive is None else archive.options())
     try:
         yield spark, archive

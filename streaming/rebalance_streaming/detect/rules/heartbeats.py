@@ -11,7 +11,7 @@ from rebalance_contract import EvidenceSource, GroupType, Member
 from rebalance_contract.client_settings import AIOKAFKA, KAFKA_PYTHON, KAFKAJS, has_keepalive
 from rebalance_contract.clients import JOIN_RATE
 from rebalance_streaming.detect.advice import blocked_heartbeat_advice, longer_session, starvation_advice
-from rebalance_streaming.detect.bugs import upgrade_advice
+from rebalance_streaming.detect.bugs import known_bugs, upgrade_advice
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.circumstances import (
     THAW_MS,
@@ -32,12 +32,6 @@ from rebalance_streaming.observed.evidence import MODERATE, observe
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 
-#: kafka-python versions (from, below) whose heartbeats starve: by an idle poll, a deadlock or a busy loop.
-_STARVATION = (
-    ((1, 4), (1, 4, 7), "idle_lock"),
-    ((1, 4, 7), (2, 0, 2), "deadlock"),
-    ((2, 0, 2), (2, 2, 8), "lock_contention"),
-)
 _BLOCKED_LOOP = "event_loop_blocked"
 #: A member that is admitted has joined again within this many heartbeat intervals.
 _REJOINS = 3
@@ -128,12 +122,12 @@ def _starved(
 
 def starvation_variant(departure: Departure) -> str | None:
     """Return the mechanism by which heartbeats of this version starve; null if none is known."""
-    release = departure.client.release
-    if departure.client.library == AIOKAFKA:
+    library, release = departure.client.library, departure.client.release
+    if library == AIOKAFKA:
         return _BLOCKED_LOOP  # heartbeats are a task of the loop that runs the application
-    if departure.client.library != KAFKA_PYTHON or not release:
-        return None
-    return next((variant for low, high, variant in _STARVATION if low <= release < high), None)
+    # Of several faults of a version the table has the one first that occurs most easily.
+    faults = known_bugs(library, release, "heartbeat_starvation")
+    return next((each.variant for each in faults if each.variant is not None), None)
 
 
 def _may_have_starved(episode: Episode, departure: Departure, variant: str) -> bool:
