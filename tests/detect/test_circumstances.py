@@ -13,8 +13,9 @@ from histories import MINUTE, SECOND, Event, member, rebalance
 from rebalance_contract import UNDETERMINED
 from rebalance_streaming.detect.rules.circumstances import is_busy, missing_reports, same_slot, say_lost
 from rebalance_streaming.detect.rules.heartbeats import frozen_or_starved, unknown_loss
+from rebalance_streaming.detect.rules.losses import LOSS_RULES
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, FENCED, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.liveness import GONE
 
@@ -29,7 +30,6 @@ from rebalance_streaming.observed.liveness import GONE
         (gone(replace(B, client_id="kafka-python-2.3.0"), back_s=2), (UNDETERMINED, 0.4)),
         (gone(back_s=2), (UNDETERMINED, 0.4)),
         (gone(), (UNDETERMINED, 0.4)),
-        (gone(likely=CLEAN), None),
     ],
 )
 def test_what_came_back_at_once_stood_still_if_it_cannot_starve(of: Departure, expected: tuple[str, float] | None):
@@ -95,11 +95,9 @@ def test_one_that_is_lost_again_and_again_may_as_well_die():
     assert said(frozen_or_starved(losing(BACK, past=earlier), BACK)) == ("process_pause", HINT)
 
 
-@pytest.mark.parametrize("likely", [POLL_TIMEOUT, SESSION_EXPIRED, FENCED, CLEAN])
-def test_a_known_departure_is_not_unknown(likely: str):
+def test_a_known_departure_is_not_unknown():
     """The last rule applies only if no class matches."""
-    of = gone(likely=likely)
-    assert unknown_loss(losing(of), of) is None
+    assert dict(LOSS_RULES)[unknown_loss] == (UNKNOWN,)
     unknown = gone(likely=UNKNOWN)
     assert said(unknown_loss(losing(unknown), unknown)) == (UNDETERMINED, 0.4)
 

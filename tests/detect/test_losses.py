@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from detect.departing import LOST_MS, B, episode, said
+from detect.departing import LOST_MS, B, episode, gone, losing, said
 from detect.losing import AGAIN, STAYS, back, explained, left, silent
 from detect.standing_histories import departed
 from histories import (
@@ -28,11 +28,13 @@ from rebalance_contract.clients import ASSIGNED, HEARTBEAT_AGE
 from rebalance_contract.clients import HEARTBEAT_TOTAL as HEARTBEATS
 from rebalance_streaming.detect.episode import EpisodeContext, OtherGroups, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules import losses
+from rebalance_streaming.detect.rules.ended_processes import crash
 from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Departure
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 
 STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") for each in (B, AGAIN))
@@ -48,6 +50,16 @@ def stalled_reports(*, tick_late_ms: int, switches: int | None, **changes: Any) 
 
 
 KAFKA_PYTHON = {"library": "kafka-python", "library_version": "2.3.0", "interval_ms": 1_000}
+
+
+@pytest.mark.parametrize(("classes", "expected"), [((SESSION_EXPIRED,), True), ((CLEAN, UNKNOWN), False), ((), True)])
+def test_a_cause_is_asked_about_the_departures_that_it_explains(
+    monkeypatch: pytest.MonkeyPatch, classes: tuple[str, ...], expected: bool
+):
+    """One that names no class, about all."""
+    of = gone(likely=SESSION_EXPIRED)
+    monkeypatch.setattr(losses, "LOSS_RULES", ((crash, classes),))
+    assert (explain_loss(losing(of, after_s=600), of) is not None) == expected
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from rebalance_contract import Evidence, EvidenceSource, Generation, Member
 from rebalance_contract.clients import POLL_GAP_MAX
 from rebalance_streaming.detect.episode import Episode, EpisodeContext, make_episode
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.losses import LOSS_RULES
 from rebalance_streaming.detect.rules.polling import (
     barrier_holder,
     longest_reported_gap,
@@ -48,11 +49,9 @@ def episode(*departures: Departure, events: tuple[Event, ...] = (), wait_s: int 
 # --- Batches that took too long ---
 
 
-@pytest.mark.parametrize("likely", [SESSION_EXPIRED, CLEAN, UNKNOWN])
-def test_other_departures_are_no_overruns(likely: str):
+def test_other_departures_are_no_overruns():
     """Only members that left by poll time-out are overruns."""
-    of = gone(likely=likely)
-    assert poll_overrun(episode(of), of) is None
+    assert dict(LOSS_RULES)[poll_overrun] == (POLL_TIMEOUT,)
 
 
 def test_an_overrun_is_reported_with_limit_return_and_batch():

@@ -47,9 +47,7 @@ _ALIVE = (STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
 def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
     """A static member was away for longer than its session and came back (KIP-345)."""
     static = departure.member.group_instance_id is not None
-    if not static or departure.likely != SESSION_EXPIRED or departure.away_ms is None:
-        return None
-    if departure.liveness in (HEALTHY, ALIVE):
+    if not static or departure.away_ms is None or departure.liveness in (HEALTHY, ALIVE):
         return None
     # If no commit was due, the last one does not show when it left; assume one session.
     away = departure.away_ms + (departure.silence_ms or departure.session_ms)
@@ -61,9 +59,7 @@ def static_absence(episode: Episode, departure: Departure) -> Verdict | None:
 def static_ghost(episode: Episode, departure: Departure) -> Verdict | None:
     """A static instance did not come back; nobody read its partitions until its session ended."""
     member = departure.member
-    if member.group_instance_id is None or departure.likely != SESSION_EXPIRED or departure.back_ms is not None:
-        return None
-    if departure.liveness in _ALIVE:
+    if member.group_instance_id is None or departure.back_ms is not None or departure.liveness in _ALIVE:
         return None
     subject = subject_of(member, partitions=partition_names(member.partitions)[:20])
     shorter = shortens(member.session_timeout_ms)
@@ -205,7 +201,7 @@ def _is_of(history: GroupHistory, member_id: str, slot: tuple[str, str]) -> bool
 
 def crash(episode: Episode, departure: Departure) -> Verdict | None:
     """The process died without leaving the group, and the session expired."""
-    if departure.likely != SESSION_EXPIRED or departure.liveness in _ALIVE:
+    if departure.liveness in _ALIVE:
         return None
     evidence = _crash_evidence(episode, departure)
     if evidence is None:

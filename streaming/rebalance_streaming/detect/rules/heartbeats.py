@@ -41,7 +41,7 @@ _NOT_CUT_OFF = (GONE, RESTARTED, PAUSED, STARVED)
 
 def starvation(episode: Episode, departure: Departure) -> Verdict | None:
     """Heartbeats stopped although the process was well."""
-    if departure.likely != SESSION_EXPIRED or not departure.client.own_heartbeats:
+    if not departure.client.own_heartbeats:
         return None
     variant = starvation_variant(departure)
     if departure.liveness == STARVED:
@@ -158,9 +158,7 @@ def _switched(departure: Departure) -> bool:
 
 def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
     """A client without a heartbeat thread was busy for longer than its session."""
-    if departure.likely != SESSION_EXPIRED or departure.client.own_heartbeats:
-        return None
-    if departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY, ALIVE):
+    if departure.client.own_heartbeats or departure.liveness in (GONE, RESTARTED, UNREACHABLE, HEALTHY, ALIVE):
         return None
     # Work that blocks the single thread of kafkajs, or holds the interpreter's lock, stops the reports as well.
     if departure.liveness == PAUSED and departure.client.library != KAFKAJS and not _held_interpreter(departure):
@@ -175,8 +173,6 @@ def blocked_heartbeat(episode: Episode, departure: Departure) -> Verdict | None:
 
 def pause(episode: Episode, departure: Departure) -> Verdict | None:
     """The whole process stood still for longer than the session: garbage collection, throttling, a frozen machine."""
-    if departure.likely != SESSION_EXPIRED:
-        return None
     together = _lost_together(episode, departure)
     if departure.liveness != PAUSED and not _stood_still_together(episode, departure, together):
         return None
@@ -230,10 +226,8 @@ def _lost_together(episode: Episode, departure: Departure) -> list[Departure]:
 
 def unreachable(episode: Episode, departure: Departure) -> Verdict | None:
     """The client ran but could not reach the coordinator."""
-    wide = whole_host_lost(episode, departure.member.host)
-    if departure.likely != SESSION_EXPIRED or (departure.liveness != UNREACHABLE and not wide):
-        return None
-    if departure.liveness in _NOT_CUT_OFF:
+    is_wide = whole_host_lost(episode, departure.member.host)
+    if departure.liveness in _NOT_CUT_OFF or (departure.liveness != UNREACHABLE and not is_wide):
         return None
     longer = longer_session(
         session_of_lost(episode, departure),
@@ -269,7 +263,7 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
     The coordinator checks permissions first (KafkaApis), so its heartbeats do not renew the session, and the client
     does not learn that it was removed. A client that is admitted is back one heartbeat after it was removed.
     """
-    if departure.likely not in (SESSION_EXPIRED, UNKNOWN) or departure.liveness not in (HEALTHY, ALIVE):
+    if departure.liveness not in (HEALTHY, ALIVE):
         return None
     if episode.rebalance.is_at_least and departure.likely == UNKNOWN:
         return None  # it may not have reached its coordinator
@@ -292,8 +286,6 @@ def refused(episode: Episode, departure: Departure) -> Verdict | None:
 
 def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
     """A session expired, and no source distinguishes the possible causes."""
-    if departure.likely != SESSION_EXPIRED:
-        return None
     began_ms = episode.rebalance.started_before_ms
     if departure.liveness in (HEALTHY, ALIVE):
         return say_lost("undetermined.healthy", departure, began_ms, missing=(), beat=departure.liveness == HEALTHY)
@@ -315,9 +307,9 @@ def frozen_or_starved(episode: Episode, departure: Departure) -> Verdict | None:
 
 def unknown_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """No commit was due from the member before it was gone, so it is not known how it left."""
-    if departure.likely != UNKNOWN:
-        return None
-    began_ms = episode.rebalance.started_before_ms
-    if episode.rebalance.is_at_least:
-        return say_lost("undetermined.unread", departure, began_ms, missing=())
-    return say_lost("undetermined.gone", departure, began_ms, missing=())
+    return say_lost(
+        "undetermined.unread" if episode.rebalance.is_at_least else "undetermined.gone",
+        departure,
+        episode.rebalance.started_before_ms,
+        missing=(),
+    )

@@ -19,7 +19,7 @@ from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed import inputs
-from rebalance_streaming.observed.departures import FENCED, Departure, slot_of
+from rebalance_streaming.observed.departures import Departure, slot_of
 from rebalance_streaming.observed.history import partition_names, places
 
 #: Number of heartbeats, and their interval, within which a revocation reaches the member and is confirmed.
@@ -99,8 +99,6 @@ def _waits_for(victim: Member, holder: Member) -> bool:
 
 def fenced(episode: Episode, departure: Departure) -> Verdict | None:
     """A member that the coordinator fenced because it did not give up its partitions in time."""
-    if departure.likely != FENCED:
-        return None
     member, rebalance = departure.member, episode.rebalance
     limit, pending = member.rebalance_timeout_ms or 0, member.pending_revocation
     out_ms = next((g.started_at_ms for g in rebalance.generations if member.member_id in g.fenced), None)

@@ -10,13 +10,11 @@ from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import is_movable
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.coordinator_log import BEHIND, UNSUBSCRIBED
-from rebalance_streaming.observed.departures import CLEAN, REMOVED_BY_ADMIN, UNSYNCED, Departure
+from rebalance_streaming.observed.departures import Departure
 
 
 def removed(episode: Episode, departure: Departure) -> Verdict | None:
     """An administrator's request removed the member (KIP-345); no source shows who sent it, or why."""
-    if departure.likely != REMOVED_BY_ADMIN:
-        return None
     began_ms = episode.rebalance.started_before_ms
     return say_lost("undetermined.removed", departure, began_ms, missing=(), returned=departure.back_as is not None)
 
@@ -27,8 +25,6 @@ def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
     The leader's SyncGroup contains the assignment, for which all others wait. A leader stays leader as long as it is a
     member.
     """
-    if departure.likely != UNSYNCED:
-        return None
     before = episode.history.before(episode.rebalance)
     leads = before is not None and before.leader == departure.member.member_id
     limit = max((each.rebalance_timeout_ms or 0 for each in episode.rebalance.members_before), default=0)
@@ -44,12 +40,10 @@ def unsynced(episode: Episode, departure: Departure) -> Verdict | None:
 
 def left_but_runs_on(episode: Episode, departure: Departure) -> Verdict | None:
     """A member left in order, and its process ran on: it was not restarted."""
-    if departure.likely != CLEAN or not departure.kept_running:
+    if not departure.kept_running:
         return None
-    meaning, began_ms = (
-        None if departure.logged is None else departure.logged.meaning,
-        episode.rebalance.started_before_ms,
-    )
+    meaning = None if departure.logged is None else departure.logged.meaning
+    began_ms = episode.rebalance.started_before_ms
     if meaning == BEHIND:
         return say_lost("undetermined.behind", departure, began_ms, missing=())
     if meaning == UNSUBSCRIBED or departure.back_as is None:

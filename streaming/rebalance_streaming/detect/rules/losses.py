@@ -29,7 +29,16 @@ from rebalance_streaming.detect.rules.known_exits import left_but_runs_on, remov
 from rebalance_streaming.detect.rules.polling import barrier_holder, poll_overrun, static_stall
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import HINT
-from rebalance_streaming.observed.departures import POLL_TIMEOUT, SESSION_EXPIRED, Departure
+from rebalance_streaming.observed.departures import (
+    CLEAN,
+    FENCED,
+    POLL_TIMEOUT,
+    REMOVED_BY_ADMIN,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    UNSYNCED,
+    Departure,
+)
 
 LossRule = Callable[[Episode, Departure], Verdict | None]
 
@@ -49,7 +58,8 @@ _MOST_IMPOSSIBLE = 3
 def explain_loss(episode: Episode, departure: Departure) -> Verdict | None:
     """Return the verdict on one departure; null if it was in order."""
     struck = {each.rule: each for each in _impossible(departure)}
-    said = [verdict for rule in LOSS_RULES if (verdict := rule(episode, departure)) is not None]
+    asked = (rule for rule, classes in LOSS_RULES if not classes or departure.likely in classes)
+    said = [verdict for rule in asked if (verdict := rule(episode, departure)) is not None]
     possible = [each for each in said if each.rule not in struck]
     if not possible:
         return None
@@ -75,23 +85,24 @@ def _impossible(departure: Departure) -> Iterator[Alternative]:
             yield Alternative(rule, "the same process reported before and after", impossible=True)
 
 
-LOSS_RULES: tuple[LossRule, ...] = (
-    fenced,
-    removed,
-    unsynced,
-    left_but_runs_on,
-    barrier_holder,
-    static_stall,
-    poll_overrun,
-    starvation,
-    blocked_heartbeat,
-    unreachable,
-    pause,
-    refused,
-    static_absence,
-    static_ghost,
-    ungraceful,
-    crash,
-    frozen_or_starved,
-    unknown_loss,
+#: The causes, the most directly known first, with the classes of departures that each may explain; none: any class.
+LOSS_RULES: tuple[tuple[LossRule, tuple[str, ...]], ...] = (
+    (fenced, (FENCED,)),
+    (removed, (REMOVED_BY_ADMIN,)),
+    (unsynced, (UNSYNCED,)),
+    (left_but_runs_on, (CLEAN,)),
+    (barrier_holder, ()),
+    (static_stall, ()),
+    (poll_overrun, (POLL_TIMEOUT,)),
+    (starvation, (SESSION_EXPIRED,)),
+    (blocked_heartbeat, (SESSION_EXPIRED,)),
+    (unreachable, (SESSION_EXPIRED,)),
+    (pause, (SESSION_EXPIRED,)),
+    (refused, (SESSION_EXPIRED, UNKNOWN)),
+    (static_absence, (SESSION_EXPIRED,)),
+    (static_ghost, (SESSION_EXPIRED,)),
+    (ungraceful, ()),
+    (crash, (SESSION_EXPIRED,)),
+    (frozen_or_starved, (SESSION_EXPIRED,)),
+    (unknown_loss, (UNKNOWN,)),
 )

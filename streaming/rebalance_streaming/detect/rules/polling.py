@@ -116,8 +116,6 @@ def static_stall(episode: Episode, departure: Departure) -> Verdict | None:
 
 def poll_overrun(episode: Episode, departure: Departure) -> Verdict | None:
     """One batch took longer than max.poll.interval, so the client left by itself (KIP-62)."""
-    if departure.likely != POLL_TIMEOUT:
-        return None
     config = episode.history.clients.config_of(departure.member)
     limit, classes = poll_limit(departure, config), departure.classes
     # A member that overran its limit rejoins with its next poll; one that stays away may also have lost its session.
