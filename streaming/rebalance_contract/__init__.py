@@ -8,12 +8,14 @@ same key.
 from rebalance_contract import display, topics
 from rebalance_contract.activity import (
     MAX_ACTIVITY_BYTES,
+    Activity,
     CommitActivity,
     CountActivity,
     OffsetActivity,
     ProbeActivity,
     TopicCommits,
     TopicOffsets,
+    decode_activity,
 )
 from rebalance_contract.clients import (
     CLIENT_VALUES,
@@ -64,6 +66,7 @@ from rebalance_contract.impact import (
     CountedImpact,
     GroupImpact,
     RebalanceImpact,
+    decode_impact,
 )
 from rebalance_contract.keys import (
     group_key,
@@ -166,6 +169,7 @@ __all__ = [
     "UNSETTLED_STATES",
     "USUAL_SESSION_MS",
     "WINDOWS_MS",
+    "Activity",
     "Advice",
     "AlertSilence",
     "Alternative",
@@ -239,6 +243,8 @@ __all__ = [
     "WatchedTopic",
     "counters_at",
     "decode",
+    "decode_activity",
+    "decode_impact",
     "decode_status",
     "display",
     "encode",

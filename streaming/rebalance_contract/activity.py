@@ -6,10 +6,13 @@ below `MAX_ACTIVITY_BYTES`: larger ones are split into several rows that togethe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rebalance_contract.codec import SCHEMA_VERSION
+from rebalance_contract.clients import ClientActivity
+from rebalance_contract.codec import SCHEMA_VERSION, decode_tagged
+from rebalance_contract.coordinator import CoordinatorActivity
 from rebalance_contract.probes import Probe
 
 #: Maximum size of a row of the activity topic; packers aim at half of it, because escaping makes names longer.
@@ -125,3 +128,21 @@ class CountActivity:
     log_era: int = 0
     kind: Literal["counts"] = "counts"
     schema_version: int = SCHEMA_VERSION
+
+
+#: The row types of the activity topic, distinguished by the field `kind`.
+Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
+
+_ROWS: Mapping[str, type[Activity]] = {
+    "commits": CommitActivity,
+    "offsets": OffsetActivity,
+    "probe": ProbeActivity,
+    "counts": CountActivity,
+    "clients": ClientActivity,
+    "coordinator": CoordinatorActivity,
+}
+
+
+def decode_activity(text: bytes) -> Activity:
+    """Return the row in a value of the activity topic. Raises ContractError if it is not valid."""
+    return decode_tagged(text, _ROWS, "activity")

@@ -7,6 +7,7 @@ breaks this increments `SCHEMA_VERSION`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,6 +37,21 @@ def decode(text: bytes, kind: type[_T]) -> _T:
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Deeply nested text (RecursionError) is an invalid row like any other.
         raise ContractError(f"not a valid {kind.__name__}: {error}") from error
+
+
+class _Tagged(msgspec.Struct):
+    kind: str
+
+
+def decode_tagged(text: bytes, rows: Mapping[str, type[_T]], what: str) -> _T:
+    """Return the row that a JSON text contains, of the type that its field `kind` names in `rows`.
+
+    Raises ContractError if it is not valid, or of a kind that a newer writer has; `what` is the subject in that text.
+    """
+    kind = decode(text, _Tagged).kind
+    if kind not in rows:
+        raise ContractError(f"unknown kind of {what} {kind[:40]!r}: its writer is newer than this reader; update it")
+    return decode(text, rows[kind])
 
 
 def fits_64_bits(row: object) -> bool:

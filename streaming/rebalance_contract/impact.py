@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rebalance_contract.codec import SCHEMA_VERSION
+from rebalance_contract.codec import SCHEMA_VERSION, decode_tagged
 from rebalance_contract.sets import AnyTrigger
 
 
@@ -89,3 +90,14 @@ class GroupImpact:
             sum(one.members_poll_timeout for one in each),
             sum(one.lost_partition_ms for one in each),
         )
+
+
+_ROWS: Mapping[str, type[RebalanceImpact | GroupImpact]] = {
+    "rebalance_impact": RebalanceImpact,
+    "group_impact": GroupImpact,
+}
+
+
+def decode_impact(text: bytes) -> RebalanceImpact | GroupImpact:
+    """Return the row in a value of the impact topic. Raises ContractError if it is not valid."""
+    return decode_tagged(text, _ROWS, "impact")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rebalance_contract.codec import SCHEMA_VERSION, ContractError, decode
+from rebalance_contract.codec import SCHEMA_VERSION, decode_tagged
 from rebalance_contract.sets import AnyCountedFrom, CountedFrom, StatusKind
 
 
@@ -226,11 +226,7 @@ _ROWS: Mapping[str, type[Status]] = {
 
 def decode_status(text: bytes) -> Status:
     """Return the row in a value of the status topic. Raises ContractError if it is not valid."""
-    kind = decode(text, _Kind).kind
-    row = _ROWS.get(kind)
-    if row is None:
-        raise ContractError(f"unknown status kind {kind!r}: the stream is newer than this reader; update the exporter")
-    return decode(text, row)
+    return decode_tagged(text, _ROWS, "status")
 
 
 def status_key(row: Status) -> str:
@@ -245,8 +241,3 @@ def status_key(row: Status) -> str:
     if isinstance(row, QuarantineTotals):
         parts.append(str(row.part))
     return "/".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    kind: str

@@ -28,7 +28,7 @@ from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.diagnosis import worker as diagnosis
 from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
 from rebalance_streaming.diagnosis.horizon import ReadHorizon
-from rebalance_streaming.diagnosis.restoring import _decode
+from rebalance_streaming.diagnosis.restoring import decode_restored
 from rebalance_streaming.engine.rows import DIAGNOSED, decode_input
 from rebalance_streaming.recordings.recording import RecordedLine
 from rebalance_streaming.spark import activity, membership
@@ -138,7 +138,7 @@ class Live:
         self._worker = diagnosis.DiagnosisWorker(begin, _Sink(self), self.said.append)
         for topic in (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS):
             for value in list(self.topic(topic.name).latest.values()):
-                row = _decode(topic.name, value)
+                row = decode_restored(topic.name, value)
                 if row is not None:
                     self._worker.engine.restore(row, self.now_ms)
         from_ms = {

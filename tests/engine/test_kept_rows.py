@@ -17,7 +17,7 @@ import pytest
 from exporters.replayed import topic_row
 from rebalance_contract import Finding, GroupImpact, GroupLag, RebalanceImpact, topics
 from rebalance_exporters.state.view import FINDINGS, IMPACT, LAG, View
-from rebalance_streaming.diagnosis.restoring import _decode
+from rebalance_streaming.diagnosis.restoring import decode_restored
 from rebalance_streaming.engine.rows import decode_input
 from rebalance_streaming.groups.model import dump_state, load_state
 
@@ -56,7 +56,7 @@ def test_the_diagnosis_restores_rows_of_an_earlier_version(file: Path) -> None:
         written = topic_row(row)
         if written is not None and written.topic in (FINDINGS, LAG, IMPACT):
             # In the stream's format, without spaces.
-            restored.append(_decode(written.topic, json.dumps(row, separators=(",", ":")).encode()))
+            restored.append(decode_restored(written.topic, json.dumps(row, separators=(",", ":")).encode()))
     assert {type(each) for each in restored} >= {Finding, GroupLag, GroupImpact, RebalanceImpact}
 
 

@@ -6,7 +6,7 @@ Receives keys and values that anyone may have written; returns decoded rows, or 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import rebalance_contract as contract
@@ -104,12 +104,7 @@ def read_row(value: bytes, kind: Any) -> Any:
 
 def read_impact(value: bytes) -> contract.RebalanceImpact | contract.GroupImpact:
     """Decode a row of the impact topic, of either kind. Raises ContractError."""
-    kind = contract.decode(value, _ImpactKind).kind
-    if kind == "group_impact":
-        return _checked(contract.decode(value, contract.GroupImpact))
-    if kind == "rebalance_impact":
-        return _checked(contract.decode(value, contract.RebalanceImpact))
-    raise contract.ContractError(f"unknown kind of impact {kind!r}: update the exporter")
+    return _checked(contract.decode_impact(value))
 
 
 def _checked(row: _T) -> _T:
@@ -131,8 +126,3 @@ def _check_times(row: Any) -> None:
         at_ms = getattr(row, name)
         if at_ms is not None and not _FIRST_MS <= at_ms <= _LAST_MS:
             raise RefusedError("time", f"{name} is {at_ms}")
-
-
-@dataclass(frozen=True, slots=True)
-class _ImpactKind:
-    kind: str

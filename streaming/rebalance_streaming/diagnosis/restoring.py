@@ -9,12 +9,11 @@ from rebalance_contract import (
     DecodeTotals,
     Finding,
     FindingState,
-    GroupImpact,
     GroupLag,
     Participant,
-    RebalanceImpact,
     ReportTotals,
     decode,
+    decode_impact,
     decode_status,
     topics,
 )
@@ -33,7 +32,7 @@ def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) ->
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}
     for (topic, _), value in read_latest_rows(config, names, name="restore").items():
         try:
-            row = _decode(names[topic], value)
+            row = decode_restored(names[topic], value)
         except ContractError as error:
             on_unreadable(f"{topic}: {error}")
             continue
@@ -41,11 +40,12 @@ def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) ->
             yield row
 
 
-def _decode(topic: str, value: bytes) -> Restored | None:
+def decode_restored(topic: str, value: bytes) -> Restored | None:
+    """Return a published row of a topic, by its short name; null if it is not restored. Raises ContractError."""
     if topic == topics.LAG.name:
         return decode(value, GroupLag)
     if topic == topics.IMPACT.name:
-        return decode(value, GroupImpact) if b'"kind":"group_impact"' in value else decode(value, RebalanceImpact)
+        return decode_impact(value)
     if topic == topics.FINDINGS.name:
         finding = decode(value, Finding)
         return finding if finding.state == FindingState.FIRING else None

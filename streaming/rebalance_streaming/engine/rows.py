@@ -6,15 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
-
 from rebalance_contract import (
+    Activity,
     AlertSilence,
     ClientActivity,
-    CommitActivity,
     ContractError,
-    CoordinatorActivity,
-    CountActivity,
     DecodeTotals,
     DiagnosisStatus,
     Finding,
@@ -22,12 +18,12 @@ from rebalance_contract import (
     GroupLag,
     GroupSnapshot,
     GroupTiming,
-    OffsetActivity,
     ProbeActivity,
     Rebalance,
     RebalanceImpact,
     ReportTotals,
     decode,
+    decode_activity,
     encode,
     fits_64_bits,
     group_key,
@@ -65,7 +61,6 @@ class RowGone:
 
 #: The topics whose rows the engine reads.
 DIAGNOSED = (topics.GROUPS, topics.REBALANCES, topics.ACTIVITY, topics.SILENCES)
-Activity = CommitActivity | OffsetActivity | ProbeActivity | CountActivity | ClientActivity | CoordinatorActivity
 #: Rows that the engine reads.
 Input = GroupSnapshot | GroupGone | Rebalance | AlertSilence | Activity
 #: Rows that the engine returns with a value.
@@ -76,21 +71,6 @@ Published = (
 Output = Published | RowGone
 
 _Row = TypeVar("_Row")
-_KINDS: dict[str, type[Activity]] = {
-    "commits": CommitActivity,
-    "offsets": OffsetActivity,
-    "probe": ProbeActivity,
-    "counts": CountActivity,
-    "clients": ClientActivity,
-    "coordinator": CoordinatorActivity,
-}
-
-
-class _Tagged(msgspec.Struct):
-    kind: str
-
-
-_tag_decoder = msgspec.json.Decoder(_Tagged)
 
 
 def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | None:
@@ -106,13 +86,7 @@ def decode_input(topic: str, key: bytes | None, value: bytes | None) -> Input | 
         return _decode_bounded(value, Rebalance)
     if topic == topics.SILENCES.name:
         return decode_silence(value)
-    try:
-        kind = _tag_decoder.decode(value).kind
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ContractError(f"not a row of the activity topic: {error}") from error
-    if kind not in _KINDS:
-        raise ContractError(f"unknown kind of activity {kind[:40]!r}: its writer is newer than this reader")
-    row = decode(value, _KINDS[kind])
+    row = decode_activity(value)
     if isinstance(row, ProbeActivity | ClientActivity):
         # They have many numbers, few of which are checked one by one.
         _check_bits(row)
