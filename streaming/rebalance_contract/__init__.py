@@ -69,11 +69,13 @@ from rebalance_contract.impact import (
     decode_impact,
 )
 from rebalance_contract.keys import (
+    finding_key,
     group_key,
     query_key,
     rebalance_key,
     silence_key,
     split_key,
+    split_rebalance_key,
 )
 from rebalance_contract.lag import (
     WINDOWS_MS,
@@ -248,6 +250,7 @@ __all__ = [
     "decode_status",
     "display",
     "encode",
+    "finding_key",
     "fits_64_bits",
     "group_key",
     "query_key",
@@ -258,6 +261,7 @@ __all__ = [
     "silence_key",
     "silence_problems",
     "split_key",
+    "split_rebalance_key",
     "status_key",
     "topics",
     "with_commits",

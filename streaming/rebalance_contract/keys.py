@@ -19,6 +19,11 @@ def rebalance_key(cluster: str, group: str, rebalance_id: str) -> str:
     return f"{cluster}/{group}/{rebalance_id}"
 
 
+def finding_key(cluster: str, group: str, rule: str, subject: str) -> str:
+    """Return the key of a finding; `subject` identifies what it is about among the group's findings of a rule."""
+    return f"{cluster}/{group}/{rule}/{subject}"
+
+
 def silence_key(cluster: str, silence_id: str) -> str:
     """Return the key of a silence, or of an announced deploy."""
     return f"{cluster}/{silence_id}"
@@ -34,3 +39,9 @@ def split_key(key: bytes | str | None) -> tuple[str, str]:
     text = key.decode(errors="replace") if isinstance(key, bytes) else key or ""
     cluster, _, name = text.partition("/")
     return cluster, name
+
+
+def split_rebalance_key(key: bytes) -> tuple[tuple[str, str], str]:
+    """Return (cluster, group) and the id of the rebalance that a key names."""
+    path, _, rebalance_id = key.rpartition(b"/")
+    return split_key(path), rebalance_id.decode(errors="replace")

@@ -63,11 +63,10 @@ def check_size(key: bytes, value: bytes | None) -> None:
         raise RefusedError("size", f"the row has {len(value)} bytes")
 
 
-def check_key(key: bytes, *parts: str) -> None:
+def check_key(key: bytes, expected: str) -> None:
     """Raise RefusedError unless the key matches the value; otherwise one group could be stored twice."""
-    expected = "/".join(parts).encode()
-    if key != expected:
-        raise RefusedError("key", f"the key is {key[:200]!r} where the value says {expected[:200]!r}")
+    if key != expected.encode():
+        raise RefusedError("key", f"the key is {key[:200]!r} where the value says {expected.encode()[:200]!r}")
 
 
 def expect_room(held: Mapping[Any, object], key: Hashable, limit: int) -> None:

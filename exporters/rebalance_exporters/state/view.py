@@ -282,7 +282,7 @@ class View:
             self._forget_group(contract.split_key(key))
             return
         snapshot = read_row(row.value, contract.GroupSnapshot)
-        check_key(key, snapshot.cluster, snapshot.group)
+        check_key(key, contract.group_key(snapshot.cluster, snapshot.group))
         identity = (snapshot.cluster, snapshot.group)
         self._truncated[GROUPS] += snapshot.is_truncated
         known = self._snapshots.get(identity)
@@ -325,10 +325,10 @@ class View:
 
     def _apply_rebalance(self, key: bytes, value: bytes | None) -> None:
         if value is None:
-            self._rebalances.drop(*_split_rebalance(key))
+            self._rebalances.drop(*contract.split_rebalance_key(key))
             return
         rebalance = read_row(value, contract.Rebalance)
-        check_key(key, rebalance.cluster, rebalance.group, rebalance.rebalance_id)
+        check_key(key, contract.rebalance_key(rebalance.cluster, rebalance.group, rebalance.rebalance_id))
         self._truncated[REBALANCES] += rebalance.is_truncated
         kept = keep_rebalance(rebalance, value)
         known = self._rebalances.get(kept.group, kept.rebalance_id)
@@ -345,7 +345,7 @@ class View:
                 self._note("group", identity)
             return
         lag = read_row(value, contract.GroupLag)
-        check_key(key, lag.cluster, lag.group)
+        check_key(key, contract.group_key(lag.cluster, lag.group))
         identity = (lag.cluster, lag.group)
         for topic in lag.topics.values():
             self._truncated[LAG] += topic.is_truncated
@@ -365,19 +365,19 @@ class View:
         if value is None:
             # If names contain slashes, the key of a group's totals may look like that of a rebalance.
             self._costs.pop(contract.split_key(key), None)
-            self._rebalances.drop_impact(*_split_rebalance(key))
+            self._rebalances.drop_impact(*contract.split_rebalance_key(key))
             return
         impact = read_impact(value)
         identity = (impact.cluster, impact.group)
         if isinstance(impact, contract.GroupImpact):
-            check_key(key, *identity)
+            check_key(key, contract.group_key(*identity))
             expect_room(self._costs, identity, self._max_groups)
             totals = impact.totals()
             if totals != self._costs.get(identity):
                 self._costs[identity] = totals
                 self._note("group", identity)
             return
-        check_key(key, *identity, impact.rebalance_id)
+        check_key(key, contract.rebalance_key(*identity, impact.rebalance_id))
         self._truncated[IMPACT] += impact.is_truncated
         if self._rebalances.put_impact(identity, impact.rebalance_id, keep_impact(impact, value)):
             self._note("rebalance", identity, impact.rebalance_id)
@@ -422,7 +422,7 @@ class View:
             self._forget_timing(contract.split_key(key))
             return
         timing = read_row(value, contract.GroupTiming)
-        check_key(key, timing.cluster, timing.group)
+        check_key(key, contract.group_key(timing.cluster, timing.group))
         identity = (timing.cluster, timing.group)
         self._truncated[HEARTBEATS] += timing.is_truncated
         if self._timings.get(identity) != timing:
@@ -439,7 +439,7 @@ class View:
                 self._note_silenced(gone)
             return
         silence = read_row(value, contract.AlertSilence)
-        check_key(key, silence.cluster, silence.silence_id)
+        check_key(key, contract.silence_key(silence.cluster, silence.silence_id))
         known = self._silences.put(silence, len(value))
         if silence != known:
             self._note_silenced(silence)
@@ -478,9 +478,3 @@ def _state_at_ms(row: Row, snapshot: contract.GroupSnapshot) -> int:
     if known_ms is None:
         known_ms = max(snapshot.updated_at_ms or 0, snapshot.rebalancing_since_ms or 0)
     return max(known_ms, row.read_since_ms or 0)
-
-
-def _split_rebalance(key: bytes) -> tuple[GroupKey, str]:
-    """Return the group and the rebalance id that a key names."""
-    path, _, rebalance_id = key.rpartition(b"/")
-    return contract.split_key(path), rebalance_id.decode(errors="replace")

@@ -13,7 +13,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from rebalance_contract import Evidence, EvidenceSource, Finding, FindingState, Severity, Subject, SubjectMember
+from rebalance_contract import (
+    Evidence,
+    EvidenceSource,
+    Finding,
+    FindingState,
+    Severity,
+    Subject,
+    SubjectMember,
+    finding_key,
+)
 from rebalance_streaming.detect.catalogue import diagnosis, family_of, with_trait
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict
 from rebalance_streaming.groups.identity import client_stem
@@ -300,7 +309,7 @@ def _key_of(finding: Finding) -> Key:
 
 def topic_key(finding: Finding) -> str:
     """Return the key under which a finding is published."""
-    return "/".join((finding.cluster, *_key_of(finding)))
+    return finding_key(finding.cluster, *_key_of(finding))
 
 
 def _identifier(cluster: str, key: Key, started_ms: int) -> str:
