@@ -4,7 +4,7 @@ It also checks that README and docs/without-the-log.md repeat its numbers.
 
     python tests/accuracy/freshness.py
 
-Standard library only, and takes two seconds, because `make lint` runs it at every commit.
+Standard library only, and takes two seconds, because `make lint` runs it.
 """
 
 from __future__ import annotations
