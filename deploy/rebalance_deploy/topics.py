@@ -12,6 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 
 _ASK_AGAIN_SECONDS = 0.05
 _CREATED_SECONDS = 120
+#: Longer than brokers take to register again after their session.
+_REGISTERED_SECONDS = 30
 
 
 def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: int = 1, **settings: str) -> None:
@@ -25,9 +27,10 @@ def create_topics(bootstrap: str, partitions: Mapping[str, int], *, replicas: in
     # The client must outlive its futures.
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     topics = [NewTopic(name, count, replicas, config=settings) for name, count in partitions.items()]
-    ends, pause = time.monotonic() + _CREATED_SECONDS, threading.Event()
+    ends, pause = time.monotonic() + _REGISTERED_SECONDS, threading.Event()
     while topics := _create(admin, topics, is_last=time.monotonic() > ends):
         pause.wait(_ASK_AGAIN_SECONDS)
+    ends = time.monotonic() + _CREATED_SECONDS
     while not _are_led(admin, partitions):
         if time.monotonic() > ends:
             raise TimeoutError(f"{bootstrap} confirmed topics and does not list them: {', '.join(partitions)}")

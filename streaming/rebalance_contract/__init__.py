@@ -27,6 +27,7 @@ from rebalance_contract.clients import (
 from rebalance_contract.codec import (
     SCHEMA_VERSION,
     ContractError,
+    UnknownKindError,
     decode,
     encode,
     fits_64_bits,
@@ -241,6 +242,7 @@ __all__ = [
     "TopicCommits",
     "TopicLag",
     "TopicOffsets",
+    "UnknownKindError",
     "WatchedPartition",
     "WatchedTopic",
     "counters_at",

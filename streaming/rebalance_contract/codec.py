@@ -39,6 +39,10 @@ def decode(text: bytes, kind: type[_T]) -> _T:
         raise ContractError(f"not a valid {kind.__name__}: {error}") from error
 
 
+class UnknownKindError(ContractError):
+    """A row is of a kind that this version does not know, perhaps of a newer one."""
+
+
 class _Tagged(msgspec.Struct):
     kind: str
 
@@ -46,11 +50,14 @@ class _Tagged(msgspec.Struct):
 def decode_tagged(text: bytes, rows: Mapping[str, type[_T]], what: str) -> _T:
     """Return the row that a JSON text contains, of the type that its field `kind` names in `rows`.
 
-    Raises ContractError if it is not valid, or of a kind that a newer writer has; `what` is the subject in that text.
+    Raises UnknownKindError for another kind, ContractError if it is not valid; `what` names the rows in the texts.
     """
-    kind = decode(text, _Tagged).kind
+    try:
+        kind = decode(text, _Tagged).kind
+    except ContractError as error:
+        raise ContractError(f"not a row of {what}: {error.__cause__}") from error
     if kind not in rows:
-        raise ContractError(f"unknown kind of {what} {kind[:40]!r}: its writer is newer than this reader; update it")
+        raise UnknownKindError(f"a row of {what} of the unknown kind {kind[:40]!r}: its writer may be newer than this")
     return decode(text, rows[kind])
 
 

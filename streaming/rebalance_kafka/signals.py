@@ -19,7 +19,7 @@ def set_on_signals(
 ) -> Callable[[], None]:
     """Set an event on each of these signals; return a function that ends this and restores the handlers of before.
 
-    Only the main thread may call either.
+    Only the main thread may call either. Of several for one signal, the last one is to be ended first.
 
     `once`: a second signal of the same kind has its default effect, which is to end the process.
     """
@@ -32,7 +32,11 @@ def set_on_signals(
             event.set()
         os.close(reader)
 
+    is_ended = False
+
     def on_signal(number: int, _frame: object) -> None:
+        if is_ended:
+            return
         with contextlib.suppress(BlockingIOError):
             os.write(writer, b"\0")
         if once:
@@ -43,8 +47,10 @@ def set_on_signals(
     before = {number: signal.signal(number, on_signal) for number in numbers}
 
     def restore() -> None:
+        nonlocal is_ended
         for number, handler in before.items():
             signal.signal(number, handler)
+        is_ended = True
         os.close(writer)
 
     return restore

@@ -39,12 +39,11 @@ _WORDS = ("right", "right, a wrong one beside", "wrong", "hinted", "abstained")
 #: The files that a verdict depends on: decoding, history, rules, recordings with their truths, and the comparison of
 #: findings with truths.
 _JUDGED_BY = (
+    "streaming/rebalance_contract/*.py",
     "streaming/rebalance_streaming/wire/**/*.py",
     "streaming/rebalance_streaming/groups/*.py",
     "streaming/rebalance_streaming/activity/*.py",
-    "streaming/rebalance_streaming/recordings/log_files.py",
-    "streaming/rebalance_streaming/recordings/recording.py",
-    "streaming/rebalance_streaming/recordings/replay.py",
+    "streaming/rebalance_streaming/recordings/*.py",
     "streaming/rebalance_streaming/observed/*.py",
     "streaming/rebalance_streaming/detect/**/*.py",
     "streaming/rebalance_streaming/detect/**/*.toml",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from rebalance_contract import decode
+from rebalance_contract import decode, decode_status
 from rebalance_kafka.follower import Record, UnreadError
 from rebalance_streaming.brokers import own_topics
 from rebalance_streaming.brokers.ownership import read_statuses
@@ -75,7 +75,9 @@ def test_unreadable_rows_are_left_out_and_counted_in_one_warning():
     rows = own_topics.decode_rows("t", values, lambda value: decode(value, int), said.append)
     assert list(rows) == [1, 2]
     (warning,) = said
-    assert warning.startswith("t: 2 published rows cannot be read, so what they counted is missing")
+    assert warning.startswith("t: 2 published rows cannot be read and are left out, with the totals in them; the first")
     said.clear()
+    newer = b'{"kind":"of-tomorrow"}'
+    assert list(own_topics.decode_rows("t", [newer], decode_status, said.append)) == []
     assert list(own_topics.decode_rows("t", [b"1"], lambda value: decode(value, int), said.append)) == [1]
     assert said == []

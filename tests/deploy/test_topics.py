@@ -61,7 +61,7 @@ def test_what_time_does_not_change_is_raised(controller):
 
 def test_too_few_brokers_are_an_error_in_the_end(controller, monkeypatch):
     """With the broker's reason."""
-    monkeypatch.setattr(topics, "_CREATED_SECONDS", -1)
+    monkeypatch.setattr(topics, "_REGISTERED_SECONDS", -1)
     controller.refusals.append({"a": KafkaError.INVALID_REPLICATION_FACTOR})
     with pytest.raises(KafkaException, match="INVALID_REPLICATION_FACTOR"):
         topics.create_topics("broker", {"a": 1})

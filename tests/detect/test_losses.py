@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -34,8 +35,18 @@ from rebalance_streaming.detect.rules.losses import explain_loss
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
-from rebalance_streaming.observed.departures import CLEAN, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.departures import (
+    CLEAN,
+    FENCED,
+    POLL_TIMEOUT,
+    REMOVED_BY_ADMIN,
+    SESSION_EXPIRED,
+    UNKNOWN,
+    UNSYNCED,
+    Departure,
+)
 from rebalance_streaming.observed.fingerprints import make_fingerprint
+from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 
 STREAM, STREAM_AGAIN = (replace(each, client_id="app-StreamThread-1-consumer") for each in (B, AGAIN))
 
@@ -50,6 +61,44 @@ def stalled_reports(*, tick_late_ms: int, switches: int | None, **changes: Any) 
 
 
 KAFKA_PYTHON = {"library": "kafka-python", "library_version": "2.3.0", "interval_ms": 1_000}
+
+
+#: Members of each kind that causes distinguish: with heartbeats of their own, or not, or that starve, and static ones.
+KINDS = (
+    B,
+    replace(B, client_id="kafkajs"),
+    replace(B, client_id="kafka-python-1.4.6"),
+    replace(B, group_instance_id="orders-1"),
+)
+EVERY_LIVENESS = (None, GONE, RESTARTED, STARVED, PAUSED, UNREACHABLE, HEALTHY, ALIVE)
+
+
+@pytest.mark.parametrize(
+    ("likely", "causes"),
+    [
+        (
+            SESSION_EXPIRED,
+            {
+                *("heartbeat_starvation", "member_crash", "network_partition", "process_pause", "undetermined"),
+                *("processing_blocks_heartbeat", "static_member_ghost", "static_session_too_short"),
+            },
+        ),
+        (POLL_TIMEOUT, {"poll_overrun"}),
+        (CLEAN, {None}),
+        (UNKNOWN, {"undetermined"}),
+        (FENCED, {"reconciliation_stuck"}),
+        (REMOVED_BY_ADMIN, {"undetermined"}),
+        (UNSYNCED, {"undetermined"}),
+    ],
+)
+def test_how_a_member_left_limits_the_causes(likely: str, causes: set[str | None]):
+    """Whatever the client is, and whatever is known of its process."""
+    found = set()
+    for who, liveness, back_s in product(KINDS, EVERY_LIVENESS, (None, 5)):
+        of = gone(who, likely, liveness=liveness, back_s=back_s)
+        verdict = explain_loss(losing(of, after_s=600), of)
+        found.add(None if verdict is None else verdict.rule)
+    assert found == causes
 
 
 @pytest.mark.parametrize(("classes", "expected"), [((SESSION_EXPIRED,), True), ((CLEAN, UNKNOWN), False), ((), True)])

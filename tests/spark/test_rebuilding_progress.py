@@ -43,6 +43,6 @@ def test_it_counts_positions_of_both_topics(monkeypatch: pytest.MonkeyPatch) -> 
     assert published.group_count == 0
     # All have the same key, so that one remains.
     assert said == [
-        f"{CONFIG.groups_topic}: 1 published rows cannot be read, so what they counted is missing from now on; "
+        f"{CONFIG.groups_topic}: 1 published rows cannot be read and are left out, with the totals in them; "
         "the first one is not a valid GroupSnapshot: JSON is malformed: invalid character (byte 0)"
     ]

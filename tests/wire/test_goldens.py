@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goldens import all_data_records, data_records, key_of, records, scenarios, value_of
-from rebalance_streaming.decode_lines import decode_stream
+from rebalance_streaming.recordings.decode_lines import decode_stream
 from rebalance_streaming.wire.decode import Outcome, decode_record
 from rebalance_streaming.wire.kafka_json import to_json
 

@@ -22,7 +22,8 @@ from rebalance_devtools.bench.cluster_log import GENERATION, MEMBER, SMALLEST_LA
 from rebalance_devtools.bench.fill import sized
 
 _OFFSET_COMMIT, _VERSION = 8, 2
-#: Several, because a broker processes the requests of a connection one by one, and each commit takes some ms.
+#: Several, because a broker processes the requests of a connection one by one, and each commit takes some ms. Fewer are
+#: used by fewer groups.
 _CONNECTIONS = 8
 
 

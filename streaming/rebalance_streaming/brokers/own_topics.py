@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from rebalance_contract import ContractError, split_key
+from rebalance_contract import ContractError, UnknownKindError, split_key
 from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
 from rebalance_kafka.reachability import UNREACHABLE
 from rebalance_streaming.config import StreamConfig
@@ -39,18 +39,24 @@ def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str
 def decode_rows(
     topic: str, values: Iterable[bytes], decode_row: Callable[[bytes], _Row], warn: Callable[[str], None]
 ) -> Iterator[_Row]:
-    """Yield the rows of an own topic; those that cannot be decoded are left out, and counted in one warning."""
+    """Yield the rows of an own topic.
+
+    Those that cannot be decoded are left out, and counted in one warning; those of unknown kinds, which a newer version
+    may have written, are left out without.
+    """
     unreadable: list[str] = []
     for value in values:
         try:
             row = decode_row(value)
+        except UnknownKindError:
+            continue
         except ContractError as error:
             unreadable.append(str(error))
         else:
             yield row
     if unreadable:
         warn(
-            f"{topic}: {len(unreadable)} published rows cannot be read, so what they counted is missing from now on; "
+            f"{topic}: {len(unreadable)} published rows cannot be read and are left out, with the totals in them; "
             f"the first one is {unreadable[0]}"
         )
 

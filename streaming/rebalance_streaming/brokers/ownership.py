@@ -158,17 +158,20 @@ class QueryOwnership:
             self._stopping.wait(_AGAIN_SECONDS)
 
     def _follow(self) -> None:
-        with closing(
-            Follower(self._config.kafka, [self._config.status_topic], name="ownership", start=_start_lately)
-        ) as follower:
-            while not self._stopping.is_set():
-                is_new = follower.at_end
-                if follower.error is not None:
-                    # Records published since then may not have been received.
-                    self._followed_since = None
-                elif is_new and self._followed_since is None:
-                    self._followed_since = time.monotonic()
-                self.take(follower.poll(_POLL_SECONDS), is_new=is_new)
+        try:
+            with closing(
+                Follower(self._config.kafka, [self._config.status_topic], name="ownership", start=_start_lately)
+            ) as follower:
+                while not self._stopping.is_set():
+                    is_new = follower.at_end
+                    if follower.error is not None:
+                        # Records published since then may not have been received.
+                        self._followed_since = None
+                    elif is_new and self._followed_since is None:
+                        self._followed_since = time.monotonic()
+                    self.take(follower.poll(_POLL_SECONDS), is_new=is_new)
+        finally:
+            self._followed_since = None
 
 
 def _start_lately(bounds: Mapping[Place, Bounds]) -> Mapping[Place, int]:

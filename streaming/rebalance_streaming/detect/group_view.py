@@ -24,9 +24,10 @@ from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict, from_probes, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.partitions import places
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.departures import slot_of
-from rebalance_streaming.observed.history import GroupHistory, places
+from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.inputs import GROUP, LOGGED
 from rebalance_streaming.observed.progress import Position, Progress
 

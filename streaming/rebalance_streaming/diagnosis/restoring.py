@@ -12,14 +12,20 @@ from rebalance_contract import (
     GroupLag,
     Participant,
     ReportTotals,
+    StatusKind,
+    UnknownKindError,
     decode,
     decode_impact,
     decode_status,
+    split_key,
     topics,
 )
 from rebalance_streaming.brokers.own_topics import read_latest_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import Restored
+
+#: The statuses that have totals.
+_STATUSES = (StatusKind.RECORDS, StatusKind.CLIENT_METRICS)
 
 
 def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) -> Iterator[Restored]:
@@ -30,9 +36,13 @@ def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) ->
     """
     wanted = (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS)
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}
-    for (topic, _), value in read_latest_rows(config, names, name="restore").items():
+    for (topic, key), value in read_latest_rows(config, names, name="restore").items():
+        if names[topic] == topics.STATUS.name and split_key(key)[1].partition("/")[0] not in _STATUSES:
+            continue
         try:
             row = decode_restored(names[topic], value)
+        except UnknownKindError:
+            continue  # of a newer version
         except ContractError as error:
             on_unreadable(f"{topic}: {error}")
             continue

@@ -14,6 +14,7 @@ from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance,
 from rebalance_streaming.engine.commit_gaps import KEPT_GAPS
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 from rebalance_streaming.engine.measured_lag import MeasuredLag
+from rebalance_streaming.groups.partitions import Place
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
 #: Rebalances of a group whose cost may still change, and those whose share of the totals may still change.
@@ -23,7 +24,6 @@ _KEPT_REBALANCES, _COUNTED = 30, 100
 _GAPS_KEPT_MS = 3_600_000
 
 #: Topic and partition.
-_Place = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _RebalanceCost:
     impact: RebalanceImpact
     gaps: tuple[CommitGap, ...] = ()
     lag: LagAround | None = None
-    former: dict[_Place, CommitGap] = field(default_factory=dict)
+    former: dict[Place, CommitGap] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class ImpactTracker:
         """Give each gap to the latest rebalance it overlaps; a partition has one per rebalance."""
         if not latest_first:
             return
-        owned: dict[str, dict[_Place, CommitGap]] = {name: {**each.former} for name, each in group.rebalances.items()}
+        owned: dict[str, dict[Place, CommitGap]] = {name: {**each.former} for name, each in group.rebalances.items()}
         for gap in group.gaps:
             known = _latest_overlapping(latest_first, gap)
             if known is not None:

@@ -29,14 +29,13 @@ from rebalance_contract import (
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, LatestRebalance, Step, difference
+from rebalance_streaming.groups.partitions import Place, by_topic, places, size_of
 
 #: Two heartbeat intervals of 3 s, the default of every client: a group that was stable for less was not stable.
 MERGE_WITHIN_MS = 6_000
 #: How long after its end a rebalance is counted with its duration: no further generation is expected then, even if its
 #: record is still on its way.
 SETTLE_AFTER_MS = 20_000
-
-Place = tuple[str, int]
 
 
 def begin(draft: FoldDraft, record: GroupRecord, step: Step) -> None:
@@ -133,7 +132,7 @@ def settlement_of(episode: LatestRebalance | None) -> Settlement | None:
     rebalance = episode.rebalance
     if rebalance.completed_at_ms is None or rebalance.duration_min_ms is None:
         return None
-    moved = 0 if rebalance.moves is None else _size(rebalance.moves.moved)
+    moved = 0 if rebalance.moves is None else size_of(rebalance.moves.moved)
     return Settlement(rebalance.completed_at_ms + SETTLE_AFTER_MS, rebalance.duration_min_ms, moved)
 
 
@@ -352,7 +351,7 @@ def wandered_in(so_far: Partitions, rebalance: Rebalance) -> Partitions:
     if owners is None:
         return so_far
     before, after = owners
-    return _by_topic({*_places(so_far), *(place for place, owner in before.items() if after.get(place) != owner)})
+    return by_topic(sorted(places(so_far) | {place for place, owner in before.items() if after.get(place) != owner}))
 
 
 def moves_of(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
@@ -364,24 +363,9 @@ def moves_of(rebalance: Rebalance, wandered: Partitions) -> Moves | None:
     both = before.keys() & after.keys()
     kept = {place for place in both if before[place] == after[place]}
     return Moves(
-        moved=_by_topic(both - kept),
+        moved=by_topic(sorted(both - kept)),
         kept=len(kept),
         gained=len(after.keys() - before.keys()),
         lost=len(before.keys() - after.keys()),
-        ping_ponged=_by_topic(kept & set(_places(wandered))),
+        ping_ponged=by_topic(sorted(kept & places(wandered))),
     )
-
-
-def _places(partitions: Partitions) -> list[Place]:
-    return [(topic, p) for topic, numbers in partitions.items() for p in numbers]
-
-
-def _by_topic(places: Iterable[Place]) -> Partitions:
-    partitions: Partitions = {}
-    for topic, p in sorted(places):
-        partitions.setdefault(topic, []).append(p)
-    return partitions
-
-
-def _size(partitions: Partitions) -> int:
-    return sum(len(numbers) for numbers in partitions.values())

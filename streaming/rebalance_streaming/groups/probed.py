@@ -37,6 +37,7 @@ from rebalance_streaming.groups.classic import member_change, partition_counts, 
 from rebalance_streaming.groups.episodes import MERGE_WITHIN_MS, changed_rebalance, settlement_of, timed
 from rebalance_streaming.groups.identity import pair_members
 from rebalance_streaming.groups.model import FoldDraft, FoldState, LatestRebalance, by_id, difference
+from rebalance_streaming.groups.partitions import Place, places
 from rebalance_streaming.groups.probing import note_surroundings, observe
 
 #: An end is noticed one period late (`probe.period_seconds`, 2 s by default): extends the time to merge rebalances.
@@ -48,8 +49,6 @@ PROBED_FOLLOW_UP_WITHIN_MS = 300_000
 _COOPERATIVE = ("cooperative", STREAMS_ASSIGNOR)
 
 _STATES = {kind: frozenset(STATES_OF[kind]) for kind in (GroupType.CLASSIC, *COORDINATED_TYPES)}
-
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +312,7 @@ def _pending(rebalance: Rebalance) -> set[Place]:
 
 
 def _places(members: Iterable[Member]) -> set[Place]:
-    return {(topic, p) for each in members for topic, numbers in (each.partitions or {}).items() for p in numbers}
+    return {place for each in members for place in places(each.partitions)}
 
 
 def _differs(draft: FoldDraft, probed: _ProbedGroup) -> bool:

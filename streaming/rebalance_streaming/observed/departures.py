@@ -101,6 +101,11 @@ class Departure:
         return reported or self.kept_id
 
     @property
+    def stopped_in_order(self) -> bool:
+        """Whether it left in order and its process ended, as far as known."""
+        return self.likely == CLEAN and not self.kept_running
+
+    @property
     def kept_running(self) -> bool:
         """Whether its process is known to have gone on until it was back, from reports, its id, or its own reason."""
         said = self.logged is not None and self.logged.meaning in (UNSUBSCRIBED, BEHIND)

@@ -20,7 +20,6 @@ from rebalance_contract import (
     Member,
     MemberState,
     OffsetActivity,
-    Partitions,
     Probe,
     ProbedMember,
     Rebalance,
@@ -365,21 +364,3 @@ def is_cooperative(history: GroupHistory) -> bool:
     """Whether members keep their partitions during a rebalance."""
     snapshot = history.snapshot
     return snapshot is not None and (snapshot.type == GroupType.CONSUMER or "cooperative" in (snapshot.protocol or ""))
-
-
-def partition_names(partitions: Partitions | None) -> tuple[str, ...]:
-    """Return partitions as Kafka prints them."""
-    return tuple(f"{topic}-{p}" for topic, numbers in sorted((partitions or {}).items()) for p in numbers)
-
-
-def by_topic(of: Iterable[tuple[str, int]]) -> Partitions:
-    """Return partitions, given as (topic, number), by topic in the given order."""
-    found: Partitions = {}
-    for topic, number in of:
-        found.setdefault(topic, []).append(number)
-    return found
-
-
-def places(partitions: Partitions | None) -> set[tuple[str, int]]:
-    """Return partitions as a set of (topic, number)."""
-    return {(topic, p) for topic, numbers in (partitions or {}).items() for p in numbers}

@@ -16,11 +16,10 @@ import numpy as np
 
 from rebalance_contract import CommitActivity, OffsetActivity, Partitions, TopicCommits
 from rebalance_streaming.activity.offsets import FEW, UNKNOWN, Ints, as_array, filled, places
+from rebalance_streaming.groups.partitions import Place, partition_name
 from rebalance_streaming.observed.commit_rings import KEPT, CommitRings
 from rebalance_streaming.observed.plausible import LARGEST_OFFSET, MOST_TOPICS
 from rebalance_streaming.observed.topic_ends import END_SPACING_MS, ClusterEnds, SeenEnds, TopicEnds
-
-Place = tuple[str, int]
 
 #: Commits of one request reach the log within milliseconds of each other.
 _SAME_REQUEST_MS = 50
@@ -64,7 +63,7 @@ class Position:
     @property
     def name(self) -> str:
         """The partition as Kafka prints it."""
-        return f"{self.topic}-{self.partition}"
+        return partition_name(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

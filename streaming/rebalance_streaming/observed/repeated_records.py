@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from rebalance_contract import Partitions, Rebalance
 from rebalance_contract.clients import APP_OFFSET, CONSUMED_TOTAL
+from rebalance_streaming.groups.partitions import Place, places
 from rebalance_streaming.observed.clients import ClientHistory
-from rebalance_streaming.observed.history import GroupHistory, places
-from rebalance_streaming.observed.progress import Place, Progress
+from rebalance_streaming.observed.history import GroupHistory
+from rebalance_streaming.observed.progress import Progress
 
 
 def count_repeated(history: GroupHistory, rebalance: Rebalance, partitions: Partitions) -> tuple[int, str] | None:

@@ -313,16 +313,18 @@ def _row(
     kind: str, row: contract.GroupSnapshot | contract.Rebalance | contract.CommitActivity | Published
 ) -> dict[str, Any]:
     """Return a row as the stream publishes it, truncated if necessary and with the counts added by the encoder."""
+    # Commits are many, and have no counts; their packer bounds them.
+    fields = msgspec.to_builtins(row) if isinstance(row, contract.CommitActivity) else msgspec.json.decode(_encode(row))
     # Overrides the `kind` of rows that have such a field.
-    return {**msgspec.json.decode(_encode(row)), "kind": kind}
+    return {**fields, "kind": kind}
 
 
-def _encode(row: contract.GroupSnapshot | contract.Rebalance | contract.CommitActivity | Published) -> bytes:
+def _encode(row: contract.GroupSnapshot | contract.Rebalance | Published) -> bytes:
     if isinstance(row, contract.GroupSnapshot):
         return bounds.encode_group(row)
     if isinstance(row, contract.Rebalance):
         return bounds.encode_rebalance(row)
-    return contract.encode(row) if isinstance(row, contract.CommitActivity) else encode_published(row)
+    return encode_published(row)
 
 
 #: The rows that an engine publishes again at the end, and their kind in a replay's output.

@@ -58,14 +58,17 @@ class ClassArchive:
 
         def run() -> None:
             if not stop.wait(_CALM_SECONDS):
-                self.write(spark)
+                self.write(spark, stop)
 
         thread = threading.Thread(target=run, name="class-archive", daemon=True)
         thread.start()
         return thread
 
-    def write(self, spark: SparkSession) -> bool:
-        """Write the archive if it is missing; return whether there is one now. Takes some seconds."""
+    def write(self, spark: SparkSession, stop: threading.Event | None = None) -> bool:
+        """Write the archive if it is missing; return whether there is one now. Takes some seconds.
+
+        A failure is no warning once `stop` is set, because the JVM may have ended before.
+        """
         try:
             is_due = self._begin_attempt()
         except OSError:
@@ -74,9 +77,9 @@ class ClassArchive:
             try:
                 self._write(spark)
             except Exception as error:
-                self._warn(
-                    f"the archive of classes for faster starts was not written ({type(error).__name__}: {error})"
-                )
+                if stop is None or not stop.is_set():
+                    # The text of an error of Java is a stack trace.
+                    self._warn(f"the archive of classes for faster starts was not written ({type(error).__name__})")
         return self._path.exists()
 
     def _begin_attempt(self) -> bool:

@@ -132,6 +132,7 @@ def _read_latest_rebalances(
         for group, each in snapshots.items()
         if each.last_rebalance_id is not None
     }
-    values = (each.value for each in records if each.key in wanted and each.value is not None)
-    rows = decode_rows(config.rebalances_topic, values, partial(decode, kind=Rebalance), warn)
-    return {each.group: each for each in rows}
+    latest = keep_latest(each for each in records if each.key in wanted)
+    rows = decode_rows(config.rebalances_topic, latest.values(), partial(decode, kind=Rebalance), warn)
+    keys = ((rebalance_key(each.cluster, each.group, each.rebalance_id).encode(), each) for each in rows)
+    return {each.group: each for key, each in keys if key in wanted}

@@ -13,10 +13,10 @@ from rebalance_contract.client_settings import EAGER_ASSIGNORS
 from rebalance_streaming.detect.advice import cooperative_advice
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import fingerprints_of, is_movable
-from rebalance_streaming.detect.rules.rebalances import size_of
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import plain
 from rebalance_streaming.groups.identity import client_stem
+from rebalance_streaming.groups.partitions import size_of
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import slot_of
 

@@ -11,11 +11,12 @@ from rebalance_streaming.detect.episode import Episode, long_barrier_ms
 from rebalance_streaming.detect.rules.member_settings import barrier_advice
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.partitions import places
 from rebalance_streaming.observed.barriers import SAME_MS, preparing_since
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.evidence import seconds
-from rebalance_streaming.observed.history import GroupHistory, is_cooperative, places
+from rebalance_streaming.observed.history import GroupHistory, is_cooperative
 
 #: A member whose last poll is at least this old is not polling.
 _POLLS_STOPPED_MS = 5_000

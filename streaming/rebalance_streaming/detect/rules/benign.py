@@ -13,11 +13,11 @@ from rebalance_streaming.detect.episode import Arrival, Episode, runs_of_own
 from rebalance_streaming.detect.group_view import DAY_MS
 from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.partitions import places
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.coordinator_log import UNSUBSCRIBED
 from rebalance_streaming.observed.departures import CLEAN, COMMIT_GAP_MS, UNKNOWN, Departure, slot_of
 from rebalance_streaming.observed.evidence import seconds
-from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.liveness import GONE, RESTARTED
 
 BenignRule = Callable[[Episode], Verdict | None]
@@ -233,7 +233,7 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
     """Return the new ids of the members that are back in a group that all had left in order, now or before."""
     first, *more = episode.rebalance.rounds or (None,)
     if more and first is not None and first.reason == RebalanceReason.GROUP_EMPTIED:
-        if any(each.likely != CLEAN or each.kept_running for each in episode.departures):
+        if not all(each.stopped_in_order for each in episode.departures):
             return frozenset()
         return frozenset(each.back_as.member_id for each in episode.departures if each.back_as is not None)
     if episode.rebalance.reason != RebalanceReason.FIRST_JOIN:
@@ -244,8 +244,7 @@ def _back_from_stop(episode: Episode) -> frozenset[str]:
 def _stopped(arrival: Arrival) -> Departure | None:
     """Return the departure in order from which a member comes back with another process; null if there is none."""
     past = arrival.returned_from
-    in_order = past is not None and past.departure.likely == CLEAN and not past.departure.kept_running
-    return past.departure if past is not None and in_order else None
+    return past.departure if past is not None and past.departure.stopped_in_order else None
 
 
 def _before_stop(episode: Episode) -> tuple[int, int]:
@@ -341,7 +340,7 @@ def _surely_in_order(left: Sequence[Departure]) -> float:
 
 def restart(episode: Episode) -> Verdict | None:
     """An instance left in order and came back: part of a deploy, possibly its only instance."""
-    gone = [each for each in episode.departures if each.likely == CLEAN and not each.kept_running]
+    gone = [each for each in episode.departures if each.stopped_in_order]
     left = [each for each in gone if each.back_as is not None]
     back = [(each.member, of) for each in episode.arrivals if (of := _stopped(each)) is not None]
     members = [*(each.member for each in left), *(member for member, _ in back)]
@@ -371,7 +370,7 @@ def _are_new_processes(episode: Episode, returned: Sequence[Departure]) -> bool:
     """
     since_ms = episode.rebalance.started_before_ms - episode.thresholds.deploy_per_member_ms
     recent = (each for each in episode.earlier if each.to_ms >= since_ms)
-    in_order = (each for each in (*recent, *episode.departures) if each.likely == CLEAN and not each.kept_running)
+    in_order = (each for each in (*recent, *episode.departures) if each.stopped_in_order)
     slots = {slot_of(each.member) for each in (*returned, *in_order)}
     known = any(each.liveness in (GONE, RESTARTED) or each.logged is not None for each in returned)
     is_only_one = max(episode.rebalance.size_before, episode.rebalance.size_after) <= 1
@@ -415,7 +414,7 @@ def called_within(episode: Episode) -> Iterator[tuple[int, Verdict]]:
 def return_after_loss(episode: Episode) -> Verdict | None:
     """A member came back that was lost, or whose process ran on: this rebalance has the cause of its departure, too."""
     back = [(each.member, each.returned_from) for each in episode.arrivals if each.returned_from is not None]
-    lost = [(member, past) for member, past in back if past.departure.likely != CLEAN or past.departure.kept_running]
+    lost = [(member, past) for member, past in back if not past.departure.stopped_in_order]
     if not lost or (len(lost) < len(episode.arrivals) and len(back) < len(episode.arrivals)):
         return None
     member, past = lost[0]

@@ -15,12 +15,12 @@ from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Duplicates, Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.groups.partitions import Place, by_topic, places
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import FENCED, POLL_TIMEOUT, REMOVED_BY_ADMIN, SESSION_EXPIRED, UNSYNCED
-from rebalance_streaming.observed.history import GroupHistory, by_topic, places
+from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import PAUSED, STARVED
-from rebalance_streaming.observed.progress import Place
 from rebalance_streaming.observed.repeated_records import count_repeated
 
 #: How soon after a rebalance its duplicates must be counted.

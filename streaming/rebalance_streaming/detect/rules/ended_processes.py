@@ -23,6 +23,7 @@ from rebalance_streaming.detect.rules.circumstances import (
 from rebalance_streaming.detect.rules.member_settings import may_be_named, session_of_lost
 from rebalance_streaming.detect.rules.rebalances import left_repeatedly
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.groups.partitions import partition_names
 from rebalance_streaming.observed.confidence import HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import (
     POLL_TIMEOUT,
@@ -34,7 +35,7 @@ from rebalance_streaming.observed.departures import (
 )
 from rebalance_streaming.observed.evidence import DECISIVE, MODERATE, observe, seconds
 from rebalance_streaming.observed.evidence import STRONG as STRONG_EVIDENCE
-from rebalance_streaming.observed.history import GroupHistory, partition_names
+from rebalance_streaming.observed.history import GroupHistory
 from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED, RESTARTED, STARVED, UNREACHABLE
 from rebalance_streaming.observed.timeouts import may_have_overrun
 

@@ -15,12 +15,12 @@ from rebalance_streaming.detect.catalogue import of_family, with_trait
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import upgrade_for
-from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot, size_of
+from rebalance_streaming.detect.rules.rebalances import left_repeatedly, members_per_slot
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.partitions import partition_names, places, size_of
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.departures import Departure, slot_of
-from rebalance_streaming.observed.history import partition_names, places
 
 #: Number of heartbeats, and their interval, within which a revocation reaches the member and is confirmed.
 _HEARTBEATS, _HEARTBEAT_MS = 3, 5_000

@@ -16,9 +16,10 @@ from rebalance_streaming.detect.bugs import STREAMS
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import is_movable, upgrade_for
-from rebalance_streaming.detect.rules.rebalances import leader_of, size_of, sync_ms
+from rebalance_streaming.detect.rules.rebalances import leader_of, sync_ms
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
+from rebalance_streaming.groups.partitions import size_of
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.fingerprints import make_fingerprint
 from rebalance_streaming.observed.leader_rounds import Round, follow_ups, pure_rejoins

@@ -18,12 +18,11 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.groups.partitions import Place, partition_name, places
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, slot_of
-from rebalance_streaming.observed.history import places
-from rebalance_streaming.observed.progress import Place
 
 #: Number of latest rebalances searched for a loop, and number of losses below which owner changes are no fault.
 _SEARCHED, _LOSSES = 20, 2
@@ -52,7 +51,7 @@ class _Frozen:
     @property
     def name(self) -> str:
         """The name as Kafka prints it: topic-partition."""
-        return f"{self.place[0]}-{self.place[1]}"
+        return partition_name(*self.place)
 
 
 def _frozen(view: GroupView, place: Place) -> _Frozen:

@@ -14,6 +14,7 @@ from rebalance_contract import GroupState, Severity, Subject
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.verdict import Verdict
+from rebalance_streaming.groups.partitions import partition_name
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import GroupHistory, is_cooperative
@@ -132,7 +133,8 @@ def _was_empty(history: GroupHistory, at_ms: int) -> bool:
 
 def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Verdict:
     (variant, label, why), first = _mechanism(view, burst), burst[0]
-    names, meant = tuple(sorted({f"{each.topic}-{each.partition}" for each in burst})), variant == ADMINISTRATIVE
+    names = tuple(sorted({partition_name(each.topic, each.partition) for each in burst}))
+    meant = variant == ADMINISTRATIVE
     return view.say(
         "offset_skip.jump" if ahead else "offset_rewind",
         first.at_ms,
@@ -144,7 +146,7 @@ def _jump_verdict(view: GroupView, burst: Sequence[Jump], *, ahead: bool) -> Ver
         partitions=names,
         records=sum(map(_deleted, burst) if variant == RETENTION else (_moved_by(view, each) for each in burst)),
         why=why,
-        place=f"{first.topic}-{first.partition}",
+        place=partition_name(first.topic, first.partition),
         jump=first,
         count=len(names),
         burst=_BURST_MS,
@@ -266,7 +268,7 @@ def _was_old(view: GroupView, gone: tuple[str, int, int]) -> bool:
 
 
 def _expiry_verdict(view: GroupView, gone: Sequence[tuple[str, int, int]], variant: str | None) -> Verdict:
-    names = tuple(f"{topic}-{partition}" for topic, partition, _ in sorted(gone))
+    names = tuple(partition_name(topic, partition) for topic, partition, _ in sorted(gone))
     retention = view.thresholds.retention_ms / _HOUR_MS
     return view.say(
         "offsets_expired.gone",

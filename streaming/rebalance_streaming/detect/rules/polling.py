@@ -26,6 +26,7 @@ from rebalance_streaming.detect.rules.circumstances import say_lost
 from rebalance_streaming.detect.rules.member_settings import barrier_advice, is_of_connect
 from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import advise
+from rebalance_streaming.groups.partitions import places
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier
 from rebalance_streaming.observed.clients import ClientHistory
@@ -41,7 +42,6 @@ from rebalance_streaming.observed.departures import (
     slot_of,
 )
 from rebalance_streaming.observed.fingerprints import make_fingerprint, poll_limit_ms
-from rebalance_streaming.observed.history import places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
 #: A client that usually commits this often does so inside poll(), every auto.commit.interval (5 s).

@@ -18,11 +18,11 @@ from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.memory import Memory
 from rebalance_streaming.detect.rules.member_settings import have_poll_records
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.groups.partitions import by_topic, places
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.clients import ClientHistory, ClientReport
 from rebalance_streaming.observed.confidence import CERTAIN, STRONG
 from rebalance_streaming.observed.fingerprints import make_fingerprint
-from rebalance_streaming.observed.history import by_topic, places
 from rebalance_streaming.observed.progress import Flow, Position
 from rebalance_streaming.observed.topic_ends import END_SPACING_MS
 

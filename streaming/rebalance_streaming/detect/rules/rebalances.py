@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from rebalance_contract import Generation, Member, Partitions, Rebalance
+from rebalance_contract import Generation, Member, Rebalance
 from rebalance_streaming.observed.departures import Slot, slot_of
 
 
@@ -35,8 +35,3 @@ def members_per_slot(rebalances: Iterable[Rebalance]) -> Counter[Slot]:
 def left_repeatedly(slots: Iterable[Slot], width: Counter[Slot]) -> set[Slot]:
     """Return the slots that left more often than their width, the number of members at a time (default 1)."""
     return {slot for slot, times in Counter(slots).items() if times > max(1, width[slot])}
-
-
-def size_of(partitions: Partitions | None) -> int:
-    """Return the number of partitions."""
-    return sum(len(numbers) for numbers in (partitions or {}).values())

@@ -19,12 +19,12 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView, condition
 from rebalance_streaming.detect.rules.member_settings import type_of
 from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.groups.partitions import partition_names, places
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.barriers import Barrier, longest_barrier
 from rebalance_streaming.observed.clients import ClientHistory
 from rebalance_streaming.observed.confidence import CERTAIN, HINT, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, session_of
-from rebalance_streaming.observed.history import partition_names, places
 from rebalance_streaming.observed.timeouts import kept_place_without_polls
 
 #: Causes of a lost member that did not poll but was not away.

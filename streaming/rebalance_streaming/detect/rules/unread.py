@@ -12,9 +12,9 @@ from rebalance_contract import GroupState, Partitions, Severity, Subject
 from rebalance_streaming.detect.catalogue import with_trait
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.verdict import Verdict, name_of
+from rebalance_streaming.groups.partitions import by_topic
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.evidence import seconds
-from rebalance_streaming.observed.history import by_topic
 from rebalance_streaming.observed.progress import Position
 
 #: An absence is usual if it is at most this many times as long as earlier ones, and there were at least this many.

@@ -16,6 +16,7 @@ from rebalance_contract import ProbedMember, Severity, Subject, SubjectMember
 from rebalance_streaming.detect.group_view import GroupView, condition
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import advise
+from rebalance_streaming.groups.partitions import partition_name
 from rebalance_streaming.observed import inputs
 from rebalance_streaming.observed.confidence import CERTAIN, PLAUSIBLE, STRONG
 from rebalance_streaming.observed.history import Ownership
@@ -211,7 +212,7 @@ def _is_orphan(seen: Ownership, place: tuple[str, int]) -> bool:
 
 
 def _orphan_verdict(view: GroupView, topic: str, orphans: dict[int, int]) -> Verdict:
-    names = tuple(f"{topic}-{p}" for p in sorted(orphans))
+    names = tuple(partition_name(topic, p) for p in sorted(orphans))
     lags = [view.progress.position(topic, p).lag for p in orphans]
     return view.say(
         "zk_orphan_partition",
