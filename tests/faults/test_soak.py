@@ -44,8 +44,8 @@ _COMMITS_PER_SECOND = 5_000
 _SHAPE = Shape(groups=1_250, partitions=20, commits=50_000)
 _HOUR_MINUTES = 60
 #: Until the diagnosis's state of the last 15 minutes (lag, end offsets, commits) is full, 5 MB a minute before that,
-#: and the JVM's heap has grown near its limit, which takes an hour.
-_WARM_UP_MINUTES, _LONG_WARM_UP_MINUTES = 30, 60
+#: and the JVM's heap has its final size, which takes up to 95 minutes.
+_WARM_UP_MINUTES, _LONG_WARM_UP_MINUTES = 30, 90
 _EVERY_SECONDS, _SCRAPE_SECONDS = 5.0, 15.0
 #: The load continues this long while the last measurements are taken.
 _SLACK_SECONDS = 20.0
