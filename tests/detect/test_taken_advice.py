@@ -14,9 +14,9 @@ from detect.views import view_of
 from histories import HOUR, MINUTE, SECOND, T0, Event, history, member, probe, rebalance, report, snapshot
 from rebalance_contract import Generation, GroupType, Member
 from rebalance_contract.clients import POLL_GAP_MAX
-from rebalance_streaming.detect.rules import ended_processes, heartbeats, polling
 from rebalance_streaming.detect.rules.barrier import explain_barrier, waiting_now
 from rebalance_streaming.detect.rules.failover import find_failover
+from rebalance_streaming.detect.rules.losses import LOSS_RULES
 from rebalance_streaming.detect.rules.registry import CONDITIONS
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.clients import LossReports
@@ -27,13 +27,6 @@ from rebalance_streaming.wire.metrics.report import ClientConfig
 from refusing import CASES, NAMES, REFUSED_BY_TYPE, SETTINGS, Client, problems, starts
 
 NOW = T0 + 4 * HOUR
-LOST_RULES = (
-    *(heartbeats.starvation, heartbeats.blocked_heartbeat, heartbeats.pause, heartbeats.unreachable),
-    *(heartbeats.frozen_or_starved, ended_processes.static_absence, ended_processes.static_ghost),
-    *(ended_processes.ungraceful, ended_processes.crash),
-    *(polling.barrier_holder, polling.static_stall, polling.poll_overrun),
-)
-
 
 #: The reports of a process that was suspended for 80 s.
 FROZEN = LossReports(
@@ -89,8 +82,8 @@ def _of_losses(of: Client, kind: GroupType, who: list[Member]) -> Iterator[Verdi
         fingerprint = make_fingerprint(who[1], assignor=of.protocol)
         lost = replace(lost, client=fingerprint, loss_reports=FROZEN if liveness == PAUSED else None, arriving=5)
         after = replace(known, departures=(lost,))
-        for rule in LOST_RULES:
-            found = rule(after, lost)
+        for rule, classes in LOSS_RULES:
+            found = rule(after, lost) if not classes or likely in classes else None
             if found is not None:
                 yield found
     change = rebalance(LOST_MS, who, who[1:], type=kind, protocol=of.protocol)
