@@ -106,7 +106,7 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def write_schemas(folder: Path) -> None:
-    """Write a schema per kind in kubeconform's layout, from those published by Kubernetes and the operator."""
+    """Write a schema per kind in kubeconform's layout, from those published by Kubernetes and the two operators."""
     definitions = json.loads((TOOLS / "schemas" / "kubernetes.json").read_text())["definitions"]
     strict = {name: _strict(definition) for name, definition in definitions.items()}
     for name, definition in strict.items():
@@ -118,7 +118,7 @@ def write_schemas(folder: Path) -> None:
             schema = {"$ref": f"#/definitions/{name}", "definitions": reachable}
             (folder / f"{file.lower()}.json").write_text(json.dumps(schema))
     for path in (TOOLS / "schemas").glob("*.yaml"):
-        resource = yaml.safe_load(path.read_text())["spec"]
+        resource = yaml.load(path.read_text(), yaml.CSafeLoader)["spec"]
         (version,) = (each for each in resource["versions"] if each["storage"])
         schema = _strict(version["schema"]["openAPIV3Schema"])
         file = f"{resource['names']['kind']}-{resource['group'].partition('.')[0]}-{version['name']}"
