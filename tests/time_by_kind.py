@@ -2,7 +2,8 @@
 
 The kind of a test is the most expensive of its markers. Its time is wall-clock time, including set-up and teardown of
 its fixtures; fixtures shared by several tests count for the first and the last of them. Processor time is that of the
-worker and of the processes that it started, which is known when these have exited.
+worker and of the processes that it started, which is known when these have exited. Nothing is measured without
+`--durations`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _reported_seconds = 0.0
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Add the kind of a test to its reports, for the process that reads them."""
     global _reported_seconds  # noqa: PLW0603
+    if item.config.option.durations is None:
+        return
     _reported_seconds = processor_seconds()
     item.user_properties.append(("kind", kind_of(item)))
 
@@ -47,6 +50,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> None:
     """Append the processor time of a phase to its report, which has a copy of the properties."""
     global _reported_seconds
+    if item.config.option.durations is None:
+        return
     before, _reported_seconds = _reported_seconds, processor_seconds()
     item.user_properties.append(("processor_seconds", _reported_seconds - before))
 

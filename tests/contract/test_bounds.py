@@ -32,7 +32,7 @@ from rebalance_contract import (
     encode,
 )
 
-_MANY = 20_000
+_MANY = 10_000
 _NAMES = tuple(f"consumer-of-orders-{number:05}-6a1f2c7e-0c3d-4a7b-9d8e" for number in range(_MANY))
 _MEMBERS = tuple(Member(name, name, "/10.0.0.1", topics=("orders",)) for name in _NAMES)
 _CROWD = Subject(tuple(SubjectMember(name, name, "/10.0.0.1") for name in _NAMES), (), ())

@@ -236,7 +236,7 @@ def test_topics_that_come_and_go_leave_nothing_in_a_group_that_stays():
     """It reads a new topic each day; two days after the topic is gone, nothing is kept of it."""
     engine, now_ms, size = Engine(replace(config(), cluster=CLUSTER)), T0, []
     engine.apply(snapshot(T0, A), T0)
-    for day in range(12):
+    for day in range(7):
         topic = f"events-{day}"
         for hour in range(24):
             at_ms = now_ms + hour * HOUR

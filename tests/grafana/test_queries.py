@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-import pytest
-
 from exporters.tables import every_metric
-from grafana.boards import Asked, boards, expand, queries, selectors
+from grafana.boards import boards, expand, queries, selectors
 from prometheus.rig import RULES
 from rebalance_exporters.metrics.groups import GROUP_LABELS
 from rebalance_exporters.metrics.series import PREFIX
@@ -48,21 +46,22 @@ def test_the_table_is_read() -> None:
     assert f"{PREFIX}duration_seconds_bucket" in samples()
 
 
-@pytest.mark.parametrize("asked", queries(), ids=str)
-def test_queries_name_what_is_exported(asked: Asked) -> None:
+def test_queries_name_what_is_exported() -> None:
     """A query is valid PromQL, selects metrics by existing labels, and aggregates by existing labels."""
     known = samples()
-    found = selectors(expand(asked.expr))
-    assert found
-    for selector in found:
-        assert selector.name is not None
-        assert selector.name in known, selector.name
-        named = {matcher.name for matcher in selector.matchers.matchers}
-        assert named <= known[selector.name] | TARGET, (selector.name, named)
-    there = {label for selector in found for label in known[selector.name or ""]} | TARGET
-    made = set(re.findall(r'label_replace\(.*?, "([^"]+)", "\$1"', asked.expr))
-    grouped = re.findall(r"\b(?:by|on|group_left) \(([^()]*)\)", asked.expr)
-    assert {label.strip() for labels in grouped for label in filter(None, labels.split(","))} <= there | made
+    for asked in queries():
+        found = selectors(expand(asked.expr))
+        assert found, asked
+        for selector in found:
+            assert selector.name is not None, asked
+            assert selector.name in known, asked
+            named = {matcher.name for matcher in selector.matchers.matchers}
+            assert named <= known[selector.name] | TARGET, asked
+        there = {label for selector in found for label in known[selector.name or ""]} | TARGET
+        made = set(re.findall(r'label_replace\(.*?, "([^"]+)", "\$1"', asked.expr))
+        grouped = re.findall(r"\b(?:by|on|group_left) \(([^()]*)\)", asked.expr)
+        labels = {label.strip() for each in grouped for label in filter(None, each.split(","))}
+        assert labels <= there | made, asked
 
 
 def test_queries_need_no_recording_rules() -> None:
@@ -70,14 +69,15 @@ def test_queries_need_no_recording_rules() -> None:
     assert not [expr for expr in _expressions() if "kafka_rebalance:" in expr]
 
 
-@pytest.mark.parametrize("asked", queries(), ids=str)
-def test_choices_narrow_queries(asked: Asked) -> None:
+def test_choices_narrow_queries() -> None:
     """Every query about clusters or groups is restricted to the selected ones."""
-    for selector in selectors(expand(asked.expr, {"cluster": "MY", "group": "OWN", "topic": "ANY"})):
-        chosen = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
-        labels = samples()[selector.name or ""]
-        assert "cluster" not in labels or chosen.get("cluster") == "MY", selector.name
-        assert "group" not in labels or chosen.get("group") == "OWN", selector.name
+    known = samples()
+    for asked in queries():
+        for selector in selectors(expand(asked.expr, {"cluster": "MY", "group": "OWN", "topic": "ANY"})):
+            chosen = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+            labels = known[selector.name or ""]
+            assert "cluster" not in labels or chosen.get("cluster") == "MY", asked
+            assert "group" not in labels or chosen.get("group") == "OWN", asked
 
 
 def test_every_metric_is_used() -> None:

@@ -23,8 +23,6 @@ _KEPT_REBALANCES, _COUNTED = 30, 100
 #: back, and at most `KEPT_GAPS` per group. Gaps that belong to a rebalance stay with it for longer.
 _GAPS_KEPT_MS = 3_600_000
 
-#: Topic and partition.
-
 
 @dataclass(slots=True)
 class _RebalanceCost:

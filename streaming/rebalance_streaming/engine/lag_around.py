@@ -6,7 +6,7 @@ Lag is known only when commits and end offsets arrive.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rebalance_contract import Rebalance
 
@@ -37,24 +37,23 @@ def lag_around(
     after its end is not.
     """
     started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
-    before: int | None = None
-    around = known
+    ends_ms = [] if completed_ms is None else [completed_ms + WATCHED_MS + 1]
+    until_ms = min([*ends_ms, *([] if next_started_ms is None else [next_started_ms])], default=None)
+    before, peak, recovered_ms = (None, 0, None) if known is None else (known.before, known.peak, known.recovered_at_ms)
+    earlier: int | None = None
     for at_ms, lag in measured:
         if at_ms < started_ms:
-            before = lag
+            earlier = lag
             continue
+        if recovered_ms is not None or (until_ms is not None and at_ms >= until_ms):
+            break
         is_over = completed_ms is not None and at_ms > completed_ms
-        is_of_next = next_started_ms is not None and at_ms >= next_started_ms
-        if is_of_next or (completed_ms is not None and at_ms - completed_ms > WATCHED_MS):
-            break
-        if around is None:
-            if before is None and is_over:
+        if before is None:
+            if earlier is None and is_over:
                 break
-            start = lag if before is None else before
-            around = LagAround(start, start)
-        if around.recovered_at_ms is not None:
-            break
-        around = replace(around, peak=max(around.peak, lag))
-        if is_over and lag <= around.before:
-            around = replace(around, recovered_at_ms=at_ms)
-    return around
+            before = lag if earlier is None else earlier
+            peak = before
+        peak = max(peak, lag)
+        if is_over and lag <= before:
+            recovered_ms = at_ms
+    return None if before is None else LagAround(before, peak, recovered_ms)

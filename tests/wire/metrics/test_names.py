@@ -78,11 +78,11 @@ def test_a_prefix_of_the_users_own_does_not_hide_a_metric(name: str, expected: s
     assert recognise(name) == expected
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN))
-def test_known_names_are_canonical(name: str) -> None:
+def test_known_names_are_canonical() -> None:
     """A name in the table equals the rule's result for Kafka's own name, so both can be compared."""
-    assert canonical(f"org.apache.kafka.consumer.{name}") == name
-    assert recognise(f"kafka_consumer_{name}") == name
+    for name in KNOWN:
+        assert canonical(f"org.apache.kafka.consumer.{name}") == name
+        assert recognise(f"kafka_consumer_{name}") == name
 
 
 @pytest.mark.parametrize(
