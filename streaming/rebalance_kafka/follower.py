@@ -279,13 +279,8 @@ def _say_unread(follower: Follower) -> str:
     )
 
 
-def read_latest(kafka: Mapping[str, str], topics: Iterable[str], *, name: str) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key) of compacted topics, without tombstones; raises like `read_to_end`."""
-    return keep_latest(read_to_end(kafka, topics, name=name))
-
-
 def keep_latest(records: Iterable[Record]) -> dict[tuple[str, bytes], bytes]:
-    """Return the last value of each (topic, key), without tombstones."""
+    """Return the last value of each (topic, key) of compacted topics, without tombstones."""
     latest: dict[tuple[str, bytes], bytes] = {}
     for record in records:
         place = record.topic, record.key or b""

@@ -19,8 +19,8 @@ from rebalance_streaming.activity import clients
 from rebalance_streaming.activity.clients import (
     MAX_MOMENTS,
     MetricRecord,
-    MetricsTopic,
     Packed,
+    TopicFormat,
     pack_batch,
     pack_messages,
     pack_reports,
@@ -229,10 +229,10 @@ def test_a_time_that_cannot_be_is_now(at_ms: int):
 def test_settings_of_a_topic_hold():
     """The format of the topic is pinned, and its defaults fill in missing fields."""
     value = native(group_id=None)
-    topic = {"metrics": MetricsTopic("native", {"group_id": "other"})}
+    topic = {"metrics": TopicFormat("native", {"group_id": "other"})}
     found = pack_messages([MetricRecord("metrics", value, T0)], topic, cluster="prod", pane_ms=PANE)
     assert [key for key, _ in found.rows] == ["other"]
-    pinned = {"metrics": MetricsTopic("otlp_json")}
+    pinned = {"metrics": TopicFormat("otlp_json")}
     counts = pack_messages([MetricRecord("metrics", value, T0)], pinned, cluster="prod", pane_ms=PANE).counts
     assert counts == {("metrics", "unknown_format"): 1}
 

@@ -29,7 +29,6 @@ def failing(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         raise request.param
 
     monkeypatch.setattr(own_topics, "read_to_end", read)
-    monkeypatch.setattr(own_topics, "read_latest", lambda *_, name: dict.fromkeys(read(name=name)))
 
 
 @pytest.mark.usefixtures("failing")
@@ -50,10 +49,10 @@ def test_only_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPat
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, StreamError),
     ):
 
-        def fail(*_: object, code: int = code, **__: object) -> None:
+        def fail(*_: object, code: int = code, **__: object) -> Iterator[Record]:
             raise KafkaException(KafkaError(code))
 
-        monkeypatch.setattr(own_topics, "read_latest", fail)
+        monkeypatch.setattr(own_topics, "read_to_end", fail)
         with pytest.raises(StreamError) as error:
             own_topics.read_latest_rows(CONFIG, ["t"], name="x")
         assert type(error.value) is kind

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from mock_cluster import MockCluster
 from rebalance_deploy.topics import create_topics
 from rebalance_kafka import follower as module
-from rebalance_kafka.follower import Follower, Record, UnreadError, read_latest, read_to_end
+from rebalance_kafka.follower import Follower, Record, UnreadError, keep_latest, read_to_end
 from rebalance_kafka.positions import start_at_end
 from waiting import wait_for
 
@@ -255,7 +255,7 @@ def test_what_the_client_complains_of_is_in_the_error(monkeypatch):
     client = ScriptedClient({"a": [1]}, [[message(0, KafkaError.TOPIC_AUTHORIZATION_FAILED)]])
     Clock(monkeypatch, client, 5)
     with pytest.raises(UnreadError, match=r"a-0 could not be read to the end.*\(.*uthoriz"):
-        read_latest({}, ["a"], name="test")
+        keep_latest(read_to_end({}, ["a"], name="test"))
 
 
 @pytest.mark.waits
@@ -268,7 +268,7 @@ def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
     cluster.take_leader("a")
     # The reader must not give up before this machine restores the leader.
     monkeypatch.setattr(module, "_PATIENCE_SECONDS", 600.0)
-    reading = threading.Thread(target=lambda: found.update(read_latest(kafka, ["a"], name="test")))
+    reading = threading.Thread(target=lambda: found.update(keep_latest(read_to_end(kafka, ["a"], name="test"))))
     reading.start()
     reading.join(0.5)
     assert reading.is_alive()
@@ -278,7 +278,7 @@ def test_a_real_client_waits_for_a_leader_and_says_where_none_came(monkeypatch):
     monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.5)
     cluster.take_leader("a")
     with pytest.raises(UnreadError, match="a-0 could not be read to the end"):
-        read_latest(kafka, ["a"], name="test")
+        keep_latest(read_to_end(kafka, ["a"], name="test"))
 
 
 def test_of_many_partitions_some_are_named(monkeypatch):
@@ -475,6 +475,6 @@ def test_the_latest_of_each_key_is_read_where_the_first_ones_are_gone(broker, to
     produce(broker, topic, b"1", b"2", b"3", b"4")
     delete_before(broker, topic, 2)
     kafka = {"bootstrap.servers": broker.bootstrap}
-    assert read_latest(kafka, [topic], name="test") == {(topic, b"k"): b"4"}
+    assert keep_latest(read_to_end(kafka, [topic], name="test")) == {(topic, b"k"): b"4"}
     produce(broker, topic, None)
-    assert read_latest(kafka, [topic], name="test") == {}
+    assert keep_latest(read_to_end(kafka, [topic], name="test")) == {}

@@ -39,7 +39,7 @@ _LARGEST_PARTITION = 2**31
 
 
 @dataclass(frozen=True, slots=True)
-class MetricsTopic:
+class TopicFormat:
     """How to read a topic: `format` of its messages (null: detected), `defaults` for missing identity fields."""
 
     format: str | None = None
@@ -204,7 +204,7 @@ def pack_reports(reports: Iterable[Report], pane_ms: int, cluster: str = "") -> 
 
 def pack_batch(
     batch: pa.RecordBatch,
-    topics: Mapping[str, MetricsTopic],
+    topics: Mapping[str, TopicFormat],
     *,
     cluster: str,
     pane_ms: int,
@@ -220,7 +220,7 @@ def pack_batch(
 
 def pack_messages(
     messages: Iterable[MetricRecord],
-    topics: Mapping[str, MetricsTopic],
+    topics: Mapping[str, TopicFormat],
     *,
     cluster: str,
     pane_ms: int,
@@ -236,12 +236,12 @@ def pack_messages(
     packing = _Packing(pane_ms)
     with TimeLimit(seconds) as limit:
         for message in messages:
-            outcome = _take(packing, message, topics.get(message.topic) or MetricsTopic(), now_ms, limit)
+            outcome = _take(packing, message, topics.get(message.topic) or TopicFormat(), now_ms, limit)
             packing.counts[message.topic, outcome] += 1
     return Packed(packing.rows(cluster), {each: count for each, count in packing.counts.items() if count})
 
 
-def _take(packing: _Packing, message: MetricRecord, topic: MetricsTopic, now_ms: int | None, limit: TimeLimit) -> str:
+def _take(packing: _Packing, message: MetricRecord, topic: TopicFormat, now_ms: int | None, limit: TimeLimit) -> str:
     """Decode a message and process its reports; return its outcome."""
     try:
         with limit.running():

@@ -12,7 +12,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaException
 
 from rebalance_contract import ContractError, UnknownKindError, split_key
-from rebalance_kafka.follower import Record, UnreadError, read_latest, read_to_end
+from rebalance_kafka.follower import Record, UnreadError, keep_latest, read_to_end
 from rebalance_kafka.reachability import UNREACHABLE
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
@@ -31,34 +31,49 @@ def read_latest_rows(config: StreamConfig, topics: Collection[str], *, name: str
 
     Raises StreamError like `read_rows`.
     """
-    with _explained(topics):
-        latest = read_latest(config.kafka, topics, name=name)
-    return {place: value for place, value in latest.items() if split_key(place[1])[0] == config.cluster}
+    return latest_of(config.cluster, read_rows(config, topics, name=name))
+
+
+def latest_of(cluster: str, records: Iterable[Record]) -> dict[tuple[str, bytes], bytes]:
+    """Return the last value of each (topic, key) of one cluster, without tombstones."""
+    latest = keep_latest(records)
+    return {place: value for place, value in latest.items() if split_key(place[1])[0] == cluster}
 
 
 def decode_rows(
     topic: str, values: Iterable[bytes], decode_row: Callable[[bytes], _Row], warn: Callable[[str], None]
 ) -> Iterator[_Row]:
-    """Yield the rows of an own topic.
+    """Yield the rows of an own topic; those that cannot be decoded are left out, and counted in one warning."""
+    unreadable, first = 0, ""
 
-    Those that cannot be decoded are left out, and counted in one warning; those of unknown kinds, which a newer version
-    may have written, are left out without.
+    def note(reason: str) -> None:
+        nonlocal unreadable, first
+        unreadable, first = unreadable + 1, first or reason
+
+    yield from decode_each(values, decode_row, note)
+    if unreadable:
+        warn(
+            f"{topic}: {unreadable} published rows cannot be read and are left out, with the totals in them; "
+            f"the first one is {first}"
+        )
+
+
+def decode_each(
+    values: Iterable[bytes], decode_row: Callable[[bytes], _Row], on_unreadable: Callable[[str], None]
+) -> Iterator[_Row]:
+    """Yield decoded rows; `on_unreadable` receives why a row cannot be decoded.
+
+    Rows of unknown kinds, which a newer version may have written, are left out without.
     """
-    unreadable: list[str] = []
     for value in values:
         try:
             row = decode_row(value)
         except UnknownKindError:
             continue
         except ContractError as error:
-            unreadable.append(str(error))
+            on_unreadable(str(error))
         else:
             yield row
-    if unreadable:
-        warn(
-            f"{topic}: {len(unreadable)} published rows cannot be read and are left out, with the totals in them; "
-            f"the first one is {unreadable[0]}"
-        )
 
 
 @contextmanager

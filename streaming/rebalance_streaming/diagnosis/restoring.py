@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from rebalance_contract import (
-    ContractError,
     DecodeTotals,
     Finding,
     FindingState,
@@ -13,14 +13,13 @@ from rebalance_contract import (
     Participant,
     ReportTotals,
     StatusKind,
-    UnknownKindError,
     decode,
     decode_impact,
     decode_status,
     split_key,
     topics,
 )
-from rebalance_streaming.brokers.own_topics import read_latest_rows
+from rebalance_streaming.brokers.own_topics import decode_each, read_latest_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.engine.engine import Restored
 
@@ -36,18 +35,18 @@ def read_restored(config: StreamConfig, on_unreadable: Callable[[str], None]) ->
     """
     wanted = (topics.FINDINGS, topics.LAG, topics.IMPACT, topics.STATUS)
     names = {each.full_name(config.topic_prefix): each.name for each in wanted}
+    values: dict[str, list[bytes]] = {topic: [] for topic in names}
     for (topic, key), value in read_latest_rows(config, names, name="restore").items():
-        if names[topic] == topics.STATUS.name and split_key(key)[1].partition("/")[0] not in _STATUSES:
-            continue
-        try:
-            row = decode_restored(names[topic], value)
-        except UnknownKindError:
-            continue  # of a newer version
-        except ContractError as error:
-            on_unreadable(f"{topic}: {error}")
-            continue
-        if row is not None and row.cluster == config.cluster:
-            yield row
+        if names[topic] != topics.STATUS.name or split_key(key)[1].partition("/")[0] in _STATUSES:
+            values[topic].append(value)
+    for topic, name in names.items():
+
+        def note(reason: str, topic: str = topic) -> None:
+            on_unreadable(f"{topic}: {reason}")
+
+        for row in decode_each(values[topic], partial(decode_restored, name), note):
+            if row is not None and row.cluster == config.cluster:
+                yield row
 
 
 def decode_restored(topic: str, value: bytes) -> Restored | None:

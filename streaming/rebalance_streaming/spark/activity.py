@@ -23,7 +23,7 @@ from rebalance_contract import CommitActivity, ContractError, CountActivity, Par
 from rebalance_contract.bounds import MAX_FOREIGN_BYTES
 from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.broker_logs import LogPacking
-from rebalance_streaming.activity.clients import MetricsTopic, pack_batch
+from rebalance_streaming.activity.clients import TopicFormat, pack_batch
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
 from rebalance_streaming.activity.counting import TaskCounts
 from rebalance_streaming.activity.ordering import CommitTimes, Probed, probe_times, probed_at
@@ -94,7 +94,7 @@ class ActivityPacker:
         self.newest_ms: int | None = None
         self._tally = TaskCounts()
         self._to_utc = {each.name: local_to_utc(each.time_zone) for each in config.all_broker_log_topics}
-        self._topics = {each.name: MetricsTopic(each.format, each.defaults) for each in config.all_metric_topics}
+        self._topics = {each.name: TopicFormat(each.format, each.defaults) for each in config.all_metric_topics}
 
     def pack(self, batch: pa.RecordBatch) -> list[Row]:
         """Return the rows of one batch."""

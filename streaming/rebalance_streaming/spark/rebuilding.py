@@ -20,11 +20,10 @@ from rebalance_contract import (
     Status,
     decode,
     rebalance_key,
-    split_key,
 )
 from rebalance_kafka.follower import Record, keep_latest
 from rebalance_streaming.brokers.cluster import Cluster
-from rebalance_streaming.brokers.own_topics import decode_rows, read_rows
+from rebalance_streaming.brokers.own_topics import decode_rows, latest_of, read_rows
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.model import dump_state
@@ -115,8 +114,8 @@ class _Reading:
 def _read_snapshots(
     config: StreamConfig, records: Iterable[Record], warn: Callable[[str], None]
 ) -> dict[str, GroupSnapshot]:
-    values = [value for (_, key), value in keep_latest(records).items() if split_key(key)[0] == config.cluster]
-    rows = decode_rows(config.groups_topic, values, partial(decode, kind=GroupSnapshot), warn)
+    latest = latest_of(config.cluster, records)
+    rows = decode_rows(config.groups_topic, latest.values(), partial(decode, kind=GroupSnapshot), warn)
     return {each.group: each for each in rows if each.cluster == config.cluster}
 
 

@@ -63,11 +63,6 @@ class KeyTable:
         """Per row, its partition number."""
         return self._columns[2, : len(self)]
 
-    def key(self, row: int) -> OffsetCommitKey:
-        """Return a row as the generic decoder's key."""
-        group, topic, partition = self._columns[:, row].tolist()
-        return OffsetCommitKey(self.groups[group], self.topics[topic], partition)
-
 
 def _code_of(name: str, codes: dict[str, int], names: list[str]) -> int:
     code = codes.setdefault(name, len(names))
