@@ -16,7 +16,7 @@ JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
 # The Spark tests are with the others, so that both parts of `make unit` take as long.
-STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis brokers recordings following contract devtools
+STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis brokers recordings following devtools
 STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
 # Not empty if a recent Go is installed: tools built with it need not wait for the environment.
 GO := $(shell .ci/go-tools --has-go && echo yes)
