@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from typing import Any
 
 import click
@@ -48,5 +49,12 @@ def _ask_names(options: dict[str, Any]) -> list[str]:
     )
     with Api(access) as api:
         names = {row.group for row in api.overview(options.get("cluster")).groups}
-    # Names that a shell cannot parse, or that would control the terminal, are left out.
-    return sorted(name for name in names if name.isprintable() and name)
+    return sorted(filter(_is_plain, names))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a shell takes a name literally: shells insert completions without quoting, and clients choose names.
+
+    A name that begins like an option is not offered either.
+    """
+    return shlex.quote(name) == name and not name.startswith("-")

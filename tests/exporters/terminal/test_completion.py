@@ -54,9 +54,11 @@ def test_the_typed_exporter_is_asked(exporter):
 
 
 @pytest.mark.processes
-def test_names_that_would_write_on_the_terminal_are_left_out(exporter):
-    """The shell would print them unescaped."""
-    exporter.answers["overview"] = replace(OVERVIEW, groups=(replace(CALM_ROW, group=HOSTILE), CALM_ROW))
+def test_names_that_a_shell_interprets_are_left_out(exporter):
+    """Shells insert completions without quoting, so a client could have commands run; some would print them as well."""
+    names = (HOSTILE, "billing;touch${IFS}/tmp/x;", "$(id)", "`id`", "a b", "bill*", "~root", "--url=http://elsewhere")
+    rows = tuple(replace(CALM_ROW, group=name) for name in names)
+    exporter.answers["overview"] = replace(OVERVIEW, groups=(*rows, CALM_ROW))
     assert complete("rebalance-monitor explain ", exporter.url) == ["billing"]
 
 
