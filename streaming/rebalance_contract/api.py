@@ -116,13 +116,14 @@ class OverviewRow:
     `state_since_ms` is when its ongoing rebalance began or, if there is none, when the last one ended. `members`,
     `idle_members` and `assigned_partitions` are null while no group record has been read, the latter two also if an
     assignment is not in a known format. `coordinator` is a broker's id. `windows` are named 1m, 5m and 15m. Lag is in
-    records, `lag_slope` in records per second over five minutes; both, the windows and the age of commits are absent
-    while the diagnosis reports nothing. `heartbeat_headroom_ratio` (1 to 0) and `poll_gap_max_seconds` are the worst
-    values that any member reported in five minutes. `findings` are the firing ones, gravest first. `silence` is null
-    without an active silence or announced deploy. `counted_from` is `probes` if the log is not read: then all counts
-    are lower bounds. `protocol_type` is consumer, connect or another name chosen by the clients; null in groups without
-    one. `first_seen_ms` is the time since which `rebalances_total` counts; null if it is not known. `last_rebalance_id`
-    is the id of the latest rebalance, as `explain --rebalance` and the API's paths take it; null before the first one.
+    records, `lag_slope` in records per second over five minutes; both are null while no prober reports end offsets, and
+    they, the windows and the last commit are absent while the diagnosis reports nothing. `heartbeat_headroom_ratio` (1
+    to 0) and `poll_gap_max_seconds` are the worst values that any member reported in five minutes. `findings` are the
+    firing ones, gravest first. `silence` is null without an active silence or announced deploy. `counted_from` is
+    `probes` if the log is not read: then all counts are lower bounds. `protocol_type` is consumer, connect or another
+    name chosen by the clients; null in groups without one. `first_seen_ms` is the time since which `rebalances_total`
+    counts; null if it is not known. `last_rebalance_id` is the id of the latest rebalance, as `explain --rebalance` and
+    the API's paths take it; null before the first one.
     """
 
     cluster: str
@@ -153,6 +154,7 @@ class OverviewRow:
     counted_from: AnyCountedFrom = CountedFrom.LOG
     first_seen_ms: int | None = None
     last_rebalance_id: str | None = None
+    last_commit_ms: int | None = None
 
     @property
     def is_at_least(self) -> bool:
@@ -354,7 +356,7 @@ class Readiness:
 
     `share` is the progress, 0 to 1; null if it cannot be computed, 1 when ready. `partly`: not everything is ready, but
     at least one of several clusters that the exporter reads separately is. `clusters` has the readiness of each cluster
-    that has data or its own reader.
+    that has data or its own reader, `texts` its line.
     """
 
     ready: bool
@@ -362,6 +364,14 @@ class Readiness:
     share: float | None = None
     partly: bool = False
     clusters: Mapping[str, bool] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, cluster: str | None) -> Readiness:
+        """Return the readiness of one cluster; that of everything if `cluster` is null or not known."""
+        if cluster is None or cluster not in self.clusters:
+            return self
+        ready = self.clusters[cluster]
+        return Readiness(ready, self.texts.get(cluster, self.text), 1.0 if ready else None)
 
 
 # --- The event stream ---

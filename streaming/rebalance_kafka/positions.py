@@ -96,16 +96,19 @@ class Positions:
 
     def pass_record(self, place: Place, offset: int) -> bool:
         """Advance past a record that was read; return false for a dropped partition."""
-        return self._move(place, offset + 1, at_end=False)
+        return self._move(place, offset, offset + 1, at_end=False)
 
     def reach_end(self, place: Place, offset: int) -> None:
         """Note that a partition now ends at an offset, which may lie beyond the last record (transaction markers)."""
-        self._move(place, offset, at_end=True)
+        self._move(place, offset, offset, at_end=True)
 
-    def _move(self, place: Place, position: int, *, at_end: bool) -> bool:
+    def _move(self, place: Place, offset: int, position: int, *, at_end: bool) -> bool:
         reading = self._readings.get(place)
         if reading is None:
             return False
+        if offset < reading.position:
+            # The topic was recreated or truncated: what stands here now was not there when reading began.
+            reading.start = reading.end = offset
         reading.position = position
         reading.at_end = reading.at_end or at_end or position >= reading.end
         return True

@@ -91,9 +91,11 @@ def test_ready_answers_machines_too() -> None:
     answer = get("/-/ready", accept="application/json")
     text = "reading the log: 12 % of 8 records (membership 12 %, activity 12 %) [cluster prod]"
     verdict = {"ready": False, "text": text, "share": 0.125, "partly": False, "clusters": {"prod": False}}
+    verdict["texts"] = {"prod": text}
     assert (answer.status_code, answer.json()) == (503, verdict)
     well = make_get(make_view(*stream_rows()))("/-/ready", accept="application/json")
     verdict = {"ready": True, "text": "ready", "share": 1.0, "partly": False, "clusters": {"prod": True}}
+    verdict["texts"] = {"prod": "ready"}
     assert (well.status_code, well.json()) == (200, verdict)
 
 
@@ -271,6 +273,31 @@ def test_a_rebalance_is_shown_with_its_findings() -> None:
     answer = get("/api/v1/groups/payments/rebalances/2").json()
     assert answer["rebalance"]["rebalance_id"] == "2"
     assert [each["finding_id"] for each in answer["findings"]] == ["cause", "follows"]
+
+
+def test_the_past_of_a_group_is_explained() -> None:
+    """A finding that resolved long ago is of no list of the present, but of its group's and of its rebalance's."""
+    resolved = finding_row(state="resolved", resolved_at_ms=NOW_MS - 7_200_000, rebalance_ids=("0-42",))
+    view = make_view(group_row(), group_row(group="calm"), rebalance_row("0-42"), resolved)
+    view.forget_expired(NOW_MS)
+    get = make_get(view)
+    assert get("/api/v1/findings").json() == get("/api/v1/findings?group=calm").json() == {"findings": []}
+    listed = get("/api/v1/findings?group=payments").json()["findings"]
+    shown = get("/api/v1/groups/payments/rebalances/0-42").json()["findings"]
+    assert [each["finding_id"] for each in listed] == [each["finding_id"] for each in shown] == ["f1"]
+    assert get("/api/v1/findings?group=payments&state=firing").json() == {"findings": []}
+
+
+def test_the_rebalances_of_a_deleted_group_are_shown() -> None:
+    """A report names them, so its links work; the group itself is not shown any more."""
+    view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 7_200_000), rebalance_row("0-42"))
+    view.forget_expired(NOW_MS)
+    get = make_get(view)
+    assert get("/api/v1/groups/payments").status_code == 404
+    assert len(get("/api/v1/groups/payments/rebalances").json()["rebalances"]) == 1
+    assert get("/api/v1/groups/payments/rebalances/0-42").status_code == 200
+    assert get("/api/v1/groups/payments/advice").status_code == 200
+    assert get("/api/v1/groups/another/rebalances").status_code == 404
 
 
 def test_an_unknown_rebalance_gets_a_hint() -> None:

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.advice.test_estimator import overrun
-from exporters.contract_rows import NOW_MS, group_row, make_view, query_row, refused
+from exporters.contract_rows import NOW_MS, diagnosis_row, group_row, make_view, query_row, refused
 from rebalance_contract import (
     Advice,
     Alternative,
@@ -340,7 +340,7 @@ def test_findings_of_a_cluster_have_no_group():
 
 def test_timing_is_in_seconds_and_shares_and_the_unknown_is_absent():
     """Windows without reports have no series; members only on request."""
-    view = make_view(group_row(), timing_row())
+    view = make_view(group_row(), diagnosis_row(), timing_row())
     assert samples(view, "window_heartbeat_age_max_seconds") == {("payments", "1m"): 2.5, ("payments", "5m"): 12.0}
     assert samples(view, "window_heartbeat_headroom_ratio") == {("payments", "1m"): 0.75, ("payments", "5m"): -0.2}
     assert samples(view, "window_poll_gap_max_seconds") == {("payments", "1m"): 60.0, ("payments", "5m"): 240.0}
@@ -354,7 +354,7 @@ def test_the_response_time_of_heartbeats_is_in_seconds():
     """It is absent for members whose clients do not report it."""
     name, answered = "member_heartbeat_response_max_seconds", replace(TIMING.members[0], heartbeat_response_ms=1_250.0)
     for members, expected in (TIMING.members, {}), ((answered,), {("payments", "c", "/10.0.0.1"): 1.25}):
-        view = make_view(group_row(), timing_row(members=members))
+        view = make_view(group_row(), diagnosis_row(), timing_row(members=members))
         assert samples(view, name, collect_members=True) == expected
 
 

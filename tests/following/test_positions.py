@@ -62,6 +62,16 @@ def test_a_topic_made_anew_is_read_anew(half_read):
     assert (half_read.read, half_read.wanted, half_read.at_end) == (0, 2, False)
 
 
+@pytest.mark.parametrize("first", ["pass_record", "reach_end"])
+def test_what_stands_in_a_topic_made_anew_was_not_there(half_read, first):
+    """The client starts again at its beginning by itself, between two looks: its records, or its end, come again."""
+    getattr(half_read, first)(A0, 0)
+    half_read.pass_record(A0, 1)
+    assert not half_read.was_there(A0, 0)
+    assert not half_read.was_there(A0, 8)
+    assert (half_read.read, half_read.wanted) == (0, 0)
+
+
 def test_it_reports_how_far_it_is(half_read):
     """Records after the end that was found at the start are not part of the progress."""
     assert (half_read.read, half_read.wanted, half_read.at_end) == (2, 4, False)

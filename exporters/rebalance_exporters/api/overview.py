@@ -44,12 +44,12 @@ def make_overview(
     cluster: str | None = None,
 ) -> Overview:
     """Return the overview of all groups, or of those of one cluster."""
-    keys = (key for key in sorted(fleet.groups) if cluster in {None, key[0]})
+    keys, own = (key for key in sorted(fleet.groups) if cluster in {None, key[0]}), readiness.of(cluster)
     return Overview(
         at_ms=now_ms,
         version=version,
-        ready=readiness.ready,
-        ready_text=readiness.text,
+        ready=own.ready,
+        ready_text=own.text,
         data_age_ms=data_age_ms(fleet, now_ms, cluster),
         groups=tuple(make_row(key, fleet, now_ms, owners) for key in keys),
     )
@@ -68,7 +68,7 @@ def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -
     group, findings = fleet.groups[key], fleet.findings.get(key)
     present = group.state != GroupState.DELETED
     counts = count_partitions(group)
-    known, timing = fleet.live_lag(key, now_ms), fleet.timings.get(key)
+    known, timing = fleet.live_lag(key, now_ms), fleet.live_timing(key, now_ms)
     lag = known if present else None
     shown = lag.windows.get(_SHOWN_WINDOW) if lag else None
     last_commit_ms = lag.last_commit_ms if lag else None
@@ -87,6 +87,7 @@ def make_row(key: GroupKey, fleet: FleetSnapshot, now_ms: int, owners: Owners) -
         lost_partition_seconds_total=None if group.is_at_least else fleet.cost(key).lost_partition_ms / 1000,
         lag=lag.total if lag else None,
         time_lag_ms=lag.time_lag_ms(now_ms) if lag else None,
+        last_commit_ms=last_commit_ms,
         commit_age_ms=None if last_commit_ms is None else max(0, now_ms - last_commit_ms),
         lag_slope=shown.lag_slope if shown else None,
         heartbeat_headroom_ratio=reported.heartbeat_headroom if reported else None,

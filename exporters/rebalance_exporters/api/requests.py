@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -17,7 +17,6 @@ from starlette.requests import Request
 
 from rebalance_contract.api import ADVICE, GROUPS_PATH, LONGEST_REPORT, REBALANCES
 from rebalance_exporters.api.period import Period
-from rebalance_exporters.state.fleet import FleetSnapshot
 from rebalance_exporters.state.kept import GroupKey
 from rebalance_exporters.web.responses import RequestError
 
@@ -106,10 +105,10 @@ def read_period(request: Request, now_ms: int) -> Period:
     return Period(since_ms, until_ms, request.query_params.get("cluster"), _REPORT_LIMIT if limit is None else limit)
 
 
-def find_group(name: str, request: Request, fleet: FleetSnapshot) -> GroupKey:
-    """Return the group of a name. Raises RequestError if there is none, or one in several clusters."""
+def find_group(name: str, request: Request, groups: Collection[GroupKey]) -> GroupKey:
+    """Return the one of some groups with a name. Raises RequestError if there is none, or one in several clusters."""
     cluster = request.query_params.get("cluster")
-    found = [key for key in fleet.groups if key[1] == name and cluster in {None, key[0]}]
+    found = [key for key in groups if key[1] == name and cluster in {None, key[0]}]
     if len(found) == 1:
         return found[0]
     if found:
@@ -117,7 +116,7 @@ def find_group(name: str, request: Request, fleet: FleetSnapshot) -> GroupKey:
         text = f"group {name!r} exists in {len(clusters)} clusters: add ?cluster= with one of {', '.join(clusters)}"
         raise RequestError(HTTPStatus.CONFLICT, text, clusters)
     where = "" if cluster is None else f" in cluster {cluster!r}"
-    names = sorted({key[1] for key in fleet.groups if cluster in {None, key[0]}})
+    names = sorted({key[1] for key in groups if cluster in {None, key[0]}})
     raise RequestError(HTTPStatus.NOT_FOUND, f"no group {name!r}{where}", names_like(name, names))
 
 

@@ -122,7 +122,10 @@ class _Api:
 
     def show_group(self, request: Request) -> Response:
         target, fleet = read_target(request), self._view.fleet()
-        key = find_group(target.group, request, fleet)
+        # The rebalances of a group that was deleted are still kept.
+        looks_back = target.rebalance_id is not None or target.below in {REBALANCES, ADVICE}
+        groups = {*fleet.groups, *self._view.rebalanced_groups()} if looks_back else fleet.groups
+        key = find_group(target.group, request, groups)
         if target.rebalance_id is not None:
             return self._show_rebalance(fleet, key, target.rebalance_id)
         if target.below == REBALANCES:
@@ -135,25 +138,27 @@ class _Api:
         wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
         found: list[FindingRow] = []
         for key, of in self._view.fleet().findings.items():
+            is_asked = wanted["group"] == key[1]
             chosen = [
                 finding
-                for finding in of.findings
+                for finding in (*(self._view.past_findings(key) if is_asked else ()), *of.findings)
                 if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
             ]
             # Searching the past of all groups would take too long for one request.
-            found += map(without_avoided, chosen) if wanted["group"] is None else self._describe(key, chosen)
+            found += self._describe(key, chosen) if is_asked else map(without_avoided, chosen)
         found.sort(key=lambda each: (each.started_at_ms, each.finding_id), reverse=True)
         return json_response(FindingsAnswer(tuple(found)))
 
     def report(self, request: Request) -> Response:
         sources = self._sources
         now_ms = sources.clock_ms()
+        period = read_period(request, now_ms)
         report = make_report(
             self._view.past(),
             self._view.fleet(),
-            sources.judge(),
+            sources.judge().of(period.cluster),
             now_ms,
-            read_period(request, now_ms),
+            period,
             version=sources.version,
             owners=sources.read_owners(),
         )
@@ -188,7 +193,8 @@ class _Api:
             text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
             raise RequestError(HTTPStatus.NOT_FOUND, text, names_like(rebalance_id, ids))
         of_group = fleet.findings.get(key)
-        found = [each for each in (of_group.findings if of_group else ()) if rebalance_id in each.rebalance_ids]
+        known = (*self._view.past_findings(key), *(of_group.findings if of_group else ()))
+        found = [each for each in known if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
         findings = contract.encode(self._describe(key, found))
         return raw_json(b'{"rebalance":%s,"findings":%s}' % (fleet.document(kept), findings))
@@ -203,7 +209,8 @@ class _Api:
     def _advise(self, key: GroupKey, request: Request) -> Response:
         now_ms = self._sources.clock_ms()
         since_ms = read_advised_since_ms(request, now_ms)
-        return json_response(make_answer(self._view.past(key), key, self._sources.judge(), since_ms, now_ms))
+        readiness = self._sources.judge().of(key[0])
+        return json_response(make_answer(self._view.past(key), key, readiness, since_ms, now_ms))
 
 
 class _Events(StreamingResponse):

@@ -82,9 +82,15 @@ class _Silences:
         return json_response(SilencesAnswer(self._clock_ms(), tuple(chosen[:limit]), user, why_not, left_out))
 
     def _why_read_only(self, cluster: str | None) -> str | None:
+        """Return why no silence can be written, to one cluster or to any; null if one of them may take it."""
         known = {key[0] for key in self._view.fleet().groups}
-        refusals = [self._refusal(each) for each in sorted(known if cluster is None else {cluster})]
-        return refusals[0] if refusals and all(refusals) else None
+        first = None
+        for each in sorted(known if cluster is None else {cluster}):
+            refusal = self._refusal(each)
+            if refusal is None:
+                return None  # the others are not asked: each that does not answer takes seconds
+            first = first or refusal
+        return first
 
     async def add(self, request: Request) -> Response:
         user = _known_user(request)

@@ -152,7 +152,7 @@ class EventSource:
     def _poll_events(self, since: int | None, wanted: Filter) -> _PolledEvents:
         """Return what is new after a version; a null version, of another run, leads to a reset."""
         changes = self.view.changes(_UNKNOWN if since is None else since)
-        fleet, readiness, now_ms = self.view.fleet(), self.judge(), self.clock_ms()
+        fleet, readiness, now_ms = self.view.fleet(), self.judge().of(wanted.cluster), self.clock_ms()
         status = StatusNow(now_ms, readiness.ready, readiness.text, data_age_ms(fleet, now_ms, wanted.cluster))
         version, is_more = changes.version, False
         if changes.items is None:
@@ -186,8 +186,8 @@ class EventSource:
         if key in fleet.groups:
             row = make_row(key, fleet, self.clock_ms(), self.read_owners())
             return write_event(EventName.GROUP, contract.encode(row), event_id)
-        # A lag row may be of a group that was never shown; reporting it as gone does no harm.
-        return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id)
+        # A rebalance or a lag row may be read before its group.
+        return write_event(EventName.GONE, contract.encode(Gone(*key)), event_id) if self.view.is_gone(key) else b""
 
     def _id(self, version: int) -> str:
         return f"{self.run_id}-{version}"

@@ -67,13 +67,17 @@ class SilenceWriter:
     def refusal(self) -> str | None:
         """Return why nothing can be written, by the brokers' last answer; null if they gave no reason.
 
-        Waits a few seconds at most, once a minute. If they do not answer, an error appears only on a write.
+        One caller a minute waits a few seconds at most; others get the last answer meanwhile, null before the first. If
+        the brokers do not answer, an error appears only on a write.
         """
-        with self._asking:
-            asked_at = self._asked_at
-            if asked_at is None or time.monotonic() - asked_at >= _ALLOWED_SECONDS:
-                self._refusal, self._asked_at = self._ask(), time.monotonic()
-            return self._refusal
+        if self._asking.acquire(blocking=False):
+            try:
+                asked_at = self._asked_at
+                if asked_at is None or time.monotonic() - asked_at >= _ALLOWED_SECONDS:
+                    self._refusal, self._asked_at = self._ask(), time.monotonic()
+            finally:
+                self._asking.release()
+        return self._refusal
 
     def _ask(self) -> str | None:
         try:

@@ -86,7 +86,8 @@ LAG_METRICS: tuple[Metric[GroupLag], ...] = (
         "group_lag",
         "gauge",
         "Records between what the group committed and the end of its partitions, as of the last probe. Absent while no "
-        "end offset is known, as it is without `rebalance-monitor probe`.",
+        "end offset is known, and, like all lag, once the last probe is more than two minutes old: see "
+        "`monitor_last_probe_timestamp_seconds`.",
         (),
         lambda lag: one_sample(lag.total),
     ),

@@ -285,7 +285,7 @@ class Exposition:
                 *self._lags.render(lags),
                 *self._findings.render(self._with_findings(fleet, now_ms)),
                 *self._silences.render(self._silenced(fleet, now_ms)),
-                *self._timings.render(self._limited(fleet.timings)),
+                *self._timings.render(self._limited(fleet, now_ms)),
                 *self._moments.render(fleet.states, self._blocks, lags, now_ms),
             )
             clocked = (self._lags, self._findings, self._silences, self._timings, self._moments)
@@ -368,12 +368,13 @@ class Exposition:
             if value is not None and block.snapshot.state != GroupState.DELETED:
                 yield key, block.labels, value
 
-    def _limited(self, timings: Mapping[GroupKey, GroupTiming]) -> Iterator[tuple[GroupKey, str, GroupTiming]]:
-        """Yield the timings of exported groups, without the members beyond the limit."""
+    def _limited(self, fleet: FleetSnapshot, now_ms: int) -> Iterator[tuple[GroupKey, str, GroupTiming]]:
+        """Yield the live timings of exported groups, without the members beyond the limit."""
+        timings = fleet.live_timings(now_ms)
         if self._members is None:
             yield from self._present(timings.get)
             return
-        self._members.forget(timings.keys())
+        self._members.forget(fleet.timings.keys())
         for key, labels, timing in self._present(timings.get):
             yield key, labels, self._members.apply(key, timing)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import rebalance_contract as contract
+from rebalance_contract.probes import PROBE_REPEAT_MS
 from rebalance_exporters.state.causes import PrimaryCause
 from rebalance_exporters.state.changes import ChangedItem
 from rebalance_exporters.state.kept import Examples, GroupFindings, GroupKey, KeptRebalance
@@ -14,6 +15,34 @@ from rebalance_exporters.state.silences import Silences
 from rebalance_exporters.state.state_times import StateTimes
 
 _NO_COST: Final = contract.CountedImpact()
+#: If the latest probe is older than this, no prober is running: a calm group is probed once per period, and that one
+#: may come a period late.
+_PROBED_WITHIN_MS: Final = 2 * PROBE_REPEAT_MS
+
+
+def is_probed(diagnosis: contract.DiagnosisStatus, now_ms: int) -> bool:
+    """Return whether a prober is running, by the latest probe that the diagnosis has read."""
+    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= _PROBED_WITHIN_MS
+
+
+class LagsWithoutEnds:
+    """The lag rows of groups without what needs end offsets: each is made once, so that it is rendered once."""
+
+    def __init__(self) -> None:
+        self._made: dict[GroupKey, tuple[contract.GroupLag, contract.GroupLag]] = {}
+
+    def of(self, key: GroupKey, lag: contract.GroupLag) -> contract.GroupLag:
+        """Return a group's row with its commits alone."""
+        known = self._made.get(key)
+        if known is None or known[0] is not lag:
+            windows = {name: replace(each, lag_max=None, lag_slope=None) for name, each in lag.windows.items()}
+            known = lag, replace(lag, total=None, topics={}, oldest_unread_ms=None, windows=windows)
+            self._made[key] = known
+        return known[1]
+
+    def forget(self, key: GroupKey) -> None:
+        """Drop a group that is gone."""
+        self._made.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +74,34 @@ class FleetSnapshot:
     refused: Mapping[tuple[str, str], int]
     truncated: Mapping[str, int]
     stale_after_ms: int
+    without_ends: LagsWithoutEnds = field(default_factory=LagsWithoutEnds)
 
     def live_lag(self, key: GroupKey, now_ms: int) -> contract.GroupLag | None:
         """Return a group's lag and windows, or null if they are unknown or the diagnosis has stopped reporting.
 
-        A lag that is no longer measured must not be shown as the present one.
+        A lag that is no longer measured must not be shown as the present one. While no prober reports end offsets, the
+        row has no lag: commits go on, and the last known ends would make it fall.
         """
-        diagnosis = self.diagnoses.get(key[0])
-        if diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms:
-            return None
-        return self.lags.get(key)
+        diagnosis, lag = self._live_diagnosis(key[0], now_ms), self.lags.get(key)
+        if diagnosis is None or lag is None or is_probed(diagnosis, now_ms):
+            return None if diagnosis is None else lag
+        return self.without_ends.of(key, lag)
+
+    def live_timings(self, now_ms: int) -> Mapping[GroupKey, contract.GroupTiming]:
+        """Return the heartbeat timing of groups, without those of clusters whose diagnosis has stopped reporting."""
+        clusters = {key[0] for key in self.timings}
+        silent = {each for each in clusters if self._live_diagnosis(each, now_ms) is None}
+        return {key: each for key, each in self.timings.items() if key[0] not in silent} if silent else self.timings
+
+    def live_timing(self, key: GroupKey, now_ms: int) -> contract.GroupTiming | None:
+        """Return a group's heartbeat timing; null if it is unknown or the diagnosis has stopped reporting."""
+        return None if self._live_diagnosis(key[0], now_ms) is None else self.timings.get(key)
+
+    def _live_diagnosis(self, cluster: str, now_ms: int) -> contract.DiagnosisStatus | None:
+        """Return a cluster's diagnosis if it reported recently, else null."""
+        diagnosis = self.diagnoses.get(cluster)
+        stale = diagnosis is None or abs(now_ms - diagnosis.updated_at_ms) > self.stale_after_ms
+        return None if stale else diagnosis
 
     def document(self, kept: KeptRebalance) -> bytes:
         """Return a rebalance as the API shows it, with the deploys announced for its time."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rebalance_contract import CountedFrom, DiagnosisStatus, Participant, QueryStatus
 from rebalance_contract.api import Readiness
 from rebalance_contract.probes import PROBE_REPEAT_MS
-from rebalance_exporters.state.fleet import FleetSnapshot
+from rebalance_exporters.state.fleet import FleetSnapshot, is_probed
 
 #: The queries that read the log: one produces the groups, the other their commits.
 _READERS = (Participant.MEMBERSHIP, Participant.ACTIVITY)
@@ -19,10 +19,6 @@ _TRIGGERS_WITHOUT_BATCH = 3
 _LONG_BATCH_MS = 60_000
 #: Allowed delay of the diagnosis behind the queries that it reads from: it runs after them.
 _BEHIND_MS = 5_000
-#: If the latest probe is older than this, no prober is running: a running one probes every few seconds.
-_PROBED_WITHIN_MS = 60_000
-#: The same for groups known from probes alone: the repetition for a single calm group may come one period late.
-_ALL_PROBED_WITHIN_MS = 2 * PROBE_REPEAT_MS
 #: How long to wait for a prober once everything else is ready.
 _AWAIT_PROBER_MS = 30_000
 #: Maximum age of the newest probe if the prober's clock is right.
@@ -105,14 +101,16 @@ class Judge:
         verdicts = self._judge_clusters(fleet, now_ms)
         parts = progress.of_clusters or {"": progress}
         judged = {name: self._judge_part(name, part, parts, verdicts) for name, part in parts.items()}
-        clusters = {name: each is None for name, each in judged.items() if name}
+        of_cluster = {name: each for name, each in judged.items() if name}
+        common = parts.get("", progress)
         for name, each in verdicts.items():
-            clusters.setdefault(name, each is None and _judge_reading(parts.get("", progress)) is None)
+            of_cluster.setdefault(name, _told(_judge_reading(common) or each, name, common))
+        clusters = {name: each is None for name, each in of_cluster.items()}
+        texts = {name: self._say(each, fleet, now_ms, name) for name, each in of_cluster.items()}
         awaited = next((each for each in judged.values() if each is not None), None)
-        if awaited is None:
-            return Readiness(True, self._remark(fleet, now_ms) or "ready", 1.0, clusters=clusters)
-        partly = len(parts) > 1 and any(each is None for each in judged.values())
-        return Readiness(False, " ".join(awaited.text.split()), awaited.share, partly, clusters)
+        partly = awaited is not None and len(parts) > 1 and any(each is None for each in judged.values())
+        share, text = 1.0 if awaited is None else awaited.share, self._say(awaited, fleet, now_ms)
+        return Readiness(awaited is None, text, share, partly, clusters, texts)
 
     def _judge_part(
         self,
@@ -128,11 +126,7 @@ class Judge:
             awaited = _Awaited(f"no status from the stream yet: {_IS_IT_RUNNING}")
         if awaited is None:
             about, awaited = next(((cluster, each) for cluster, each in own.items() if each), (name, None))
-        if awaited is None:
-            return None
-        text = awaited.text if not about else f"{awaited.text} [cluster {about}]"
-        text = text if progress.kafka_error is None else f"{text} (Kafka says: {progress.kafka_error})"
-        return _Awaited(text, awaited.share)
+        return _told(awaited, about, progress)
 
     def _judge_clusters(self, fleet: FleetSnapshot, now_ms: int) -> dict[str, _Awaited | None]:
         statuses: dict[str, dict[str, QueryStatus]] = {}
@@ -209,7 +203,7 @@ class Judge:
             # No lag is missing: a cluster without groups has no probes.
             self._complete[cluster] = starts
             return None
-        if _is_probed(diagnosis, now_ms):
+        if is_probed(diagnosis, now_ms):
             if diagnosis.groups_awaiting_ends <= 0 or self._complete.get(cluster) == starts:
                 self._complete[cluster] = starts
                 return None
@@ -218,11 +212,25 @@ class Judge:
             return None
         return _Awaited("waiting for a prober to report where partitions end: is `rebalance-monitor probe` running?")
 
-    def _remark(self, fleet: FleetSnapshot, now_ms: int) -> str | None:
-        if any(each.counted_from != CountedFrom.LOG and _has_nothing(fleet, each.cluster) for each in fleet.queries):
+    def _say(self, awaited: _Awaited | None, fleet: FleetSnapshot, now_ms: int, cluster: str | None = None) -> str:
+        """Return one line: what is awaited or, when ready, what is permanently missing in one cluster or in any."""
+        if awaited is not None:
+            return " ".join(awaited.text.split())
+        queries = [each for each in fleet.queries if cluster in {None, each.cluster}]
+        if any(each.counted_from != CountedFrom.LOG and _has_nothing(fleet, each.cluster) for each in queries):
             return NO_PROBES
-        unprobed = [each for each in fleet.diagnoses.values() if not _is_probed(each, now_ms)]
-        return LAG_UNKNOWN if any(each.committing_groups for each in unprobed) else None
+        asked = [each for each in fleet.diagnoses.values() if cluster in {None, each.cluster}]
+        unprobed = [each for each in asked if not is_probed(each, now_ms)]
+        return LAG_UNKNOWN if any(each.committing_groups for each in unprobed) else "ready"
+
+
+def _told(awaited: _Awaited | None, cluster: str, progress: ReadProgress) -> _Awaited | None:
+    """Return what is awaited with the cluster's name ("": of all) and the latest error of the reader."""
+    if awaited is None:
+        return None
+    text = awaited.text if not cluster else f"{awaited.text} [cluster {cluster}]"
+    text = text if progress.kafka_error is None else f"{text} (Kafka says: {progress.kafka_error})"
+    return _Awaited(text, awaited.share)
 
 
 def status_age_seconds(status: QueryStatus, now_ms: int) -> float:
@@ -332,10 +340,6 @@ def _judge_diagnosis(
     return _Awaited(f"the diagnosis is {behind_ms / 1000:.0f} s behind what was read of the log")
 
 
-def _is_probed(diagnosis: DiagnosisStatus, now_ms: int, within_ms: int = _PROBED_WITHIN_MS) -> bool:
-    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= within_ms
-
-
 def _reads_log(queries: Mapping[str, QueryStatus]) -> bool:
     """Return whether groups are known from the log, not from probes alone."""
     reader = queries.get(Participant.MEMBERSHIP)
@@ -348,7 +352,7 @@ def _judge_probes(
     """Judge whether there are recent probes, if groups are known from probes alone."""
     if _reads_log(queries) or diagnosis is None:
         return None
-    if _is_probed(diagnosis, now_ms, _ALL_PROBED_WITHIN_MS):
+    if is_probed(diagnosis, now_ms):
         return None
     if diagnosis.probed_at_ms is None and not diagnosis.groups:
         return None  # a cluster without groups has no probes

@@ -291,6 +291,10 @@ class KeptRebalances:
         """Return one rebalance, or null if it is not kept."""
         return self._groups.get(group, {}).get(rebalance_id)
 
+    def groups(self) -> list[GroupKey]:
+        """Return the groups that have rebalances."""
+        return list(self._groups)
+
     def all(self) -> list[KeptRebalance]:
         """Return the rebalances of all groups, in no particular order."""
         return [each for of_group in self._groups.values() for each in of_group.values()]

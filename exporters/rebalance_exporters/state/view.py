@@ -21,7 +21,7 @@ from rebalance_contract.epochs import Fence, RowWriter
 from rebalance_exporters.state.ages import Ages
 from rebalance_exporters.state.causes import Causes
 from rebalance_exporters.state.changes import ChangedItem, ChangeLog, Kind
-from rebalance_exporters.state.fleet import Changes, FleetSnapshot, RebalanceHistory
+from rebalance_exporters.state.fleet import Changes, FleetSnapshot, LagsWithoutEnds, RebalanceHistory
 from rebalance_exporters.state.kept import (
     GroupKey,
     KeptFindings,
@@ -32,6 +32,7 @@ from rebalance_exporters.state.kept import (
     room_beside,
 )
 from rebalance_exporters.state.late_events import LateEvents
+from rebalance_exporters.state.past_findings import PastFindings
 from rebalance_exporters.state.rows import (
     REFUSALS,
     KeptBytes,
@@ -60,6 +61,8 @@ TOPICS: Final = (GROUPS, REBALANCES, STATUS, FINDINGS, HEARTBEATS, LAG, IMPACT, 
 #: Topics whose rows may have been truncated to fit.
 CUT_TOPICS: Final = (GROUPS, REBALANCES, LAG, IMPACT, FINDINGS, HEARTBEATS)
 
+#: Maximum number of remembered groups that are gone.
+_KEPT_GONE = 10_000
 #: Maximum number of kept withdrawn findings; a follower that misses one learns of it from the group's row.
 _KEPT_WITHDRAWN = 1_000
 #: Maximum number of kept status rows, more than all clusters of one exporter have.
@@ -114,10 +117,12 @@ class View:
         self._fleet: FleetSnapshot | None = None
         self._states: dict[GroupKey, StateTimes] = {}
         self._lags: dict[GroupKey, contract.GroupLag] = {}
+        self._without_ends = LagsWithoutEnds()
         self._costs: dict[GroupKey, contract.CountedImpact] = {}
         self._rebalances = KeptRebalances(keep_rebalances)
         self._causes = Causes(room_beside(keep_rebalances))
         self._findings = KeptFindings()
+        self._past_findings = PastFindings()
         self._late_events = LateEvents()
         self._status: dict[bytes, contract.Status] = {}
         self._caught_up_until: dict[tuple[str, str], tuple[int, int]] = {}
@@ -125,6 +130,8 @@ class View:
         self._silences = KeptSilences(self._kept_bytes)
         self._ages = Ages()
         self._changes = ChangeLog()
+        #: Groups that were shown and are gone, for followers that have received them.
+        self._gone: dict[GroupKey, None] = {}
         #: Withdrawn findings, for followers that have received them.
         self._withdrawn: dict[ChangedItem, contract.Finding] = {}
         self._fence = Fence()
@@ -194,8 +201,7 @@ class View:
                     self._forget_group(key)
             for name, resolved_ms in self._findings.resolved():
                 if age(("finding", name), resolved_ms) <= horizon_ms:
-                    self._findings.drop(name)
-                    self._kept_bytes.drop((FINDINGS, name))
+                    self._expire_finding(name)
             for key, of_group in list(self._findings.by_group.items()):
                 if key[1] and key not in self._groups and not of_group.findings:
                     self._findings.forget_group(key)
@@ -205,6 +211,12 @@ class View:
             self._rebalances.forget_examples(self._groups.keys())
             for silence in self._silences.turned(now_ms):
                 self._note_silenced(silence)
+
+    def _expire_finding(self, name: str) -> None:
+        expired = self._findings.drop(name)
+        self._kept_bytes.drop((FINDINGS, name))
+        if expired is not None:
+            self._past_findings.put(name, expired)
 
     # --- What is known ---
 
@@ -238,12 +250,18 @@ class View:
             refused=dict(self._refused),
             truncated=dict(self._truncated),
             stale_after_ms=self._stale_after_ms,
+            without_ends=self._without_ends,
         )
 
     def rebalances(self, group: GroupKey) -> list[KeptRebalance]:
         """Return the kept rebalances of one group, newest first."""
         with self._lock:
             return self._rebalances.of_group(group)
+
+    def rebalanced_groups(self) -> list[GroupKey]:
+        """Return the groups that have kept rebalances, also those that are gone."""
+        with self._lock:
+            return self._rebalances.groups()
 
     def rebalance(self, group: GroupKey, rebalance_id: str) -> KeptRebalance | None:
         """Return one rebalance, or null if it is not kept."""
@@ -257,10 +275,20 @@ class View:
             kept = [(each, self._causes.of(each.group, each.rebalance_id)) for each in chosen]
             return RebalanceHistory(kept, self._rebalances.dropped_until_ms)
 
+    def past_findings(self, group: GroupKey) -> list[contract.Finding]:
+        """Return the findings of one group that resolved so long ago that a snapshot no longer has them."""
+        with self._lock:
+            return self._past_findings.of(group)
+
     def finding(self, item: ChangedItem) -> contract.Finding | None:
         """Return a changed finding, or null if it is not kept; a withdrawn one is resolved without `resolved_at_ms`."""
         with self._lock:
             return self._findings.get((item.cluster, item.group), item.name) or self._withdrawn.get(item)
+
+    def is_gone(self, group: GroupKey) -> bool:
+        """Return whether a group was shown before, and is no longer."""
+        with self._lock:
+            return group in self._gone
 
     @property
     def version(self) -> int:
@@ -301,14 +329,23 @@ class View:
         snapshot, lag = self._snapshots.get(key), self._lags.get(key)
         shown = snapshot if lag is None else contract.with_commits(snapshot, lag)
         if shown is None or (snapshot is None and shown.type is None):
-            self._groups.pop(key, None)
+            self._hide(key)
         else:
             self._groups[key] = shown
+            self._gone.pop(key, None)
+
+    def _hide(self, key: GroupKey) -> None:
+        """Remove a group from those shown, if it is one."""
+        if self._groups.pop(key, None) is not None:
+            self._gone[key] = None
+            while len(self._gone) > _KEPT_GONE:
+                del self._gone[next(iter(self._gone))]
+            self._note("group", key)
 
     def _forget_group(self, key: GroupKey) -> None:
-        if self._groups.pop(key, None) is not None:
-            self._note("group", key)
-        for of_group in (self._snapshots, self._states, self._costs):
+        self._hide(key)
+        # Costs stay until the stream drops them: it goes on counting from them if the group comes back.
+        for of_group in (self._snapshots, self._states):
             of_group.pop(key, None)
         self._kept_bytes.drop((GROUPS, key))
         self._forget_lag(key)
@@ -317,6 +354,7 @@ class View:
 
     def _forget_lag(self, key: GroupKey) -> bool:
         self._kept_bytes.drop((LAG, key))
+        self._without_ends.forget(key)
         return self._lags.pop(key, None) is not None
 
     def _forget_timing(self, key: GroupKey) -> None:
@@ -387,6 +425,7 @@ class View:
         if value is None:
             gone = self._findings.drop(name)
             self._kept_bytes.drop((FINDINGS, name))
+            self._past_findings.drop(name)
             if gone is not None:
                 self._causes.withdraw(gone)
                 self._note_withdrawal(name, gone)
@@ -400,6 +439,7 @@ class View:
         self._findings.expect_room(name, identity)
         self._kept_bytes.put((FINDINGS, name), len(value))
         self._findings.put(name, finding, is_new=is_new)
+        self._past_findings.drop(name)
         self._causes.note(finding)
         self._withdrawn.pop(ChangedItem("finding", *identity, name), None)
         if finding != known:

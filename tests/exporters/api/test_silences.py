@@ -248,3 +248,12 @@ def test_whether_one_can_be_made_is_known_before(view: View, tmp_path: Path) -> 
         assert (reported["user"], reported["read_only"]) == ("alice", None)
         assert ask(server, "GET", f"{PATH}?cluster=prod").json()["read_only"] == "no right"
         assert ask(server, "GET", f"{PATH}?cluster=west").json()["read_only"] is None
+
+
+def test_one_cluster_that_takes_silences_is_enough(view: View, tmp_path: Path) -> None:
+    """The others are not asked: each that does not answer takes seconds."""
+    view.apply([group_row(cluster=f"c{number:02}") for number in range(20)])
+    asked: list[str] = []
+    with serving(view, web_config_file=users(tmp_path), silence_refusal=asked.append) as server:
+        assert ask(server, "GET").json()["read_only"] is None
+    assert asked == ["c00"]

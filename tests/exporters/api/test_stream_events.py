@@ -163,6 +163,13 @@ def test_a_group_that_goes_is_reported() -> None:
     assert [event.data for event in found if event.name == "gone"] == [{"cluster": "prod", "group": "payments"}]
 
 
+@pytest.mark.parametrize("row", [rebalance_row("0-1"), lag_row(None, None)], ids=["rebalance", "lag"])
+def test_a_group_that_is_not_read_yet_is_not_gone(row: Row) -> None:
+    """Its rebalances and its lag may be read before it."""
+    found = follow(View(group_expiry_seconds=3600, keep_rebalances=9), row)
+    assert "gone" not in [event.name for event in found]
+
+
 def test_a_withdrawn_finding_is_sent_as_resolved() -> None:
     """A follower that received a finding is told that it no longer holds; the time of its end is unknown."""
     found = follow(make_view(group_row(), finding_row()), Row(FINDINGS, b"prod/payments/crash_loop/", None))

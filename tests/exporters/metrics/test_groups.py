@@ -272,7 +272,7 @@ def test_states_of_a_type_exist_at_zero() -> None:
 
 def test_members_beyond_the_limit_are_counted() -> None:
     """The same members keep their series at every scrape, and the omitted ones are counted once."""
-    view = make_view(group_row(), timing_row(5))
+    view = make_view(group_row(), diagnosis_row(), timing_row(5))
     exposition = Exposition(limit_groups=9, version="1", collect_members=True, limit_members_per_group=2)
     for text in [expose(view, exposition=exposition) for _ in range(2)]:
         members = {s.labels["client_id"] for s in samples_of(parse(text)) if "client_id" in s.labels}

@@ -300,6 +300,10 @@ def test_of_several_clusters_each_is_judged_by_itself(
     reported = Judge(STALE_AFTER_SECONDS).judge(make_view(*rows).fleet(), together(parts), NOW_MS)
     assert (reported.ready, reported.partly) == verdict[:2]
     assert verdict[2] in reported.text
+    for cluster, ready in reported.clusters.items():
+        assert reported.of(cluster).ready == ready
+        assert (reported.of(cluster).text == "ready") == ready
+    assert reported.of(None) is reported.of("unknown") is reported
 
 
 def test_the_progress_of_several_readers_is_their_sum() -> None:

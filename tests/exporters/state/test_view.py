@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporters.api.test_overview import finding_row
+from exporters.api.test_overview import FINDING, finding_row
 from exporters.contract_rows import (
     NOW_MS,
     PAYMENTS,
@@ -29,6 +29,7 @@ from rebalance_contract import (
     GroupLag,
     GroupSnapshot,
     GroupTiming,
+    GroupWindow,
     QueryStatus,
     Rebalance,
     RebalanceImpact,
@@ -43,6 +44,7 @@ from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.metrics.render import Exposition
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.state.kept import room_beside
+from rebalance_exporters.state.past_findings import PastFindings
 from rebalance_exporters.state.view import (
     FINDINGS,
     GROUPS,
@@ -175,6 +177,79 @@ def test_lag_is_not_shown_while_the_diagnosis_is_silent() -> None:
     view.apply([diagnosis_row(updated_at_ms=NOW_MS)])
     shown = [view.fleet().live_lag(KEY, NOW_MS + ms) for ms in (0, 30_000, 30_001, -30_001)]
     assert [None if lag is None else lag.total for lag in shown] == [7, 7, None, None]
+
+
+def test_lag_is_not_shown_while_nobody_probes() -> None:
+    """Commits go on, so that a lag up to the last known ends would fall to 0; windows of commits stay."""
+    windows = {"1m": GroupWindow(commits=3, lag_max=9, lag_slope=1.5)}
+    row = probed_lag_row(7, windows=windows)
+    view = make_view(group_row(), row, diagnosis_row(updated_at_ms=NOW_MS, probed_at_ms=NOW_MS - 120_000))
+    measured = view.fleet().live_lag(KEY, NOW_MS)
+    assert measured is not None
+    assert measured.total == 7
+    unmeasured = view.fleet().live_lag(KEY, NOW_MS + 1)
+    assert unmeasured is not None
+    assert (unmeasured.total, unmeasured.topics, unmeasured.time_lag_ms(NOW_MS)) == (None, {}, None)
+    assert unmeasured.windows == {"1m": GroupWindow(commits=3)}
+    assert unmeasured.last_commit_ms == measured.last_commit_ms
+    assert view.fleet().live_lag(KEY, NOW_MS + 2) is unmeasured, "rendered once"
+    view.apply([diagnosis_row(updated_at_ms=NOW_MS, probed_at_ms=None)])
+    assert view.fleet().live_lag(KEY, NOW_MS) is unmeasured
+
+
+def test_timing_is_not_shown_while_the_diagnosis_is_silent() -> None:
+    """The worst of the last minute is not that of a minute that ended long ago; other clusters are not concerned."""
+    other = ("test", "payments")
+    timings = [
+        Row(HEARTBEATS, "/".join(key).encode(), encode(GroupTiming(*key, NOW_MS, {}, ()))) for key in (KEY, other)
+    ]
+    view = make_view(*timings, diagnosis_row(), diagnosis_row(cluster="test", updated_at_ms=NOW_MS - 31_000))
+    assert view.fleet().live_timings(NOW_MS).keys() == {KEY}
+    assert view.fleet().live_timings(NOW_MS - 2_000) is view.fleet().timings
+    assert view.fleet().live_timing(KEY, NOW_MS) is not None
+    assert view.fleet().live_timing(other, NOW_MS) is None
+
+
+def test_costs_outlive_the_series_of_a_deleted_group() -> None:
+    """The stream counts on if the group comes back, and publishes the total with the next cost only."""
+    view = make_view(
+        group_row(state="Deleted", updated_at_ms=NOW_MS - 2 * HOUR_MS), totals_row(CountedImpact(lost_partition_ms=500))
+    )
+    view.forget_expired(NOW_MS)
+    assert view.fleet().groups == {}
+    view.apply([group_row()])
+    assert view.fleet().cost(KEY).lost_partition_ms == 500
+    view.apply([Row(IMPACT, b"prod/payments", None)])
+    assert view.fleet().cost(KEY).lost_partition_ms == 0
+
+
+def test_expired_findings_are_kept_for_the_past() -> None:
+    """They explain rebalances that are still kept; one that is stated or withdrawn later is not of the past."""
+    resolved = {"state": "resolved", "resolved_at_ms": NOW_MS - HOUR_MS, "rebalance_ids": ("0-1",)}
+    view = make_view(group_row(), finding_row(**resolved), finding_row("b", **resolved | {"rebalance_ids": ()}))
+    assert view.past_findings(KEY) == []
+    view.forget_expired(NOW_MS)
+    assert view.fleet().findings[KEY].findings == ()
+    (past,) = view.past_findings(KEY)
+    assert (past.finding_id, past.rebalance_ids) == ("f1", ("0-1",))
+    view.apply([finding_row()])
+    assert view.past_findings(KEY) == []
+    view.apply([finding_row(**resolved)])
+    view.forget_expired(NOW_MS)
+    view.apply([Row(FINDINGS, b"prod/payments/crash_loop/", None)])
+    assert view.past_findings(KEY) == []
+
+
+def test_findings_of_the_past_are_bounded() -> None:
+    """Of a group that has very many, the latest to expire."""
+    past = PastFindings()
+    for number in range(300):
+        past.put(f"k{number}", replace(FINDING, finding_id=f"f{number}", rebalance_ids=("0-1",)))
+    assert [each.finding_id for each in past.of(KEY)] == [f"f{number}" for number in range(100, 300)]
+    for number in range(6_000):
+        past.put(f"g{number}", replace(FINDING, group=f"g{number}", rebalance_ids=("0-1",)))
+    assert past.of(KEY) == []
+    assert len(past.of(("prod", "g5999"))) == 1
 
 
 def documents(view: View) -> list[dict[str, Any]]:

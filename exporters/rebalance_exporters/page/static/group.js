@@ -15,6 +15,8 @@ import { askedBy, causesOf, change, fact, markMs, orderFindings, severityBadge, 
 const LOADED = 200, FIRST_ROWS = 15;
 /** Interval between redraws of the timeline, whose right end moves with the time. */
 const REDRAWN_MS = 5_000;
+/** Findings of the present are listed for this long after they resolved. */
+const RECENT_MS = 3_600_000;
 
 export class GroupView extends LoadedView {
   #width = 0;
@@ -90,9 +92,10 @@ export class GroupView extends LoadedView {
     const clock = this.readClock(), nowMs = this.store.nowMs;
     const base = `${keyOf(this.target)} ${this.edition} ${clock.zone} ${clock.date(nowMs)}`;
     const { stretch } = this.target, isPast = stretch !== null;
-    const findings = this.findings === null ? [] : orderFindings(this.findings.values()).filter((each) => !isPast || wasOpen(each, stretch));
+    const known = this.findings === null ? [] : orderFindings(this.findings.values());
+    const findings = known.filter((each) => (isPast ? wasOpen(each, stretch) : isRecent(each, nowMs)));
     const rebalances = this.rebalances === null ? [] : [...this.rebalances.values()].sort((a, b) => markMs(b) - markMs(a));
-    const causes = causesOf(findings);
+    const causes = causesOf(isPast ? findings : known);
     const { parts } = this;
     refill(parts.head, `${base} ${row === null ? "" : `${row.state} ${row.owner} ${JSON.stringify([row.findings, row.silence])}`}`, () => this.#head(row, findings, clock));
     // Not redrawn on events, which would overwrite what the user is typing.
@@ -202,6 +205,10 @@ function wasOpen(finding, { fromMs, toMs }) {
   return finding.started_at_ms < toMs && (finding.resolved_at_ms === null || finding.resolved_at_ms >= fromMs);
 }
 
+function isRecent(finding, nowMs) {
+  return finding.state === FindingState.FIRING || finding.resolved_at_ms === null || nowMs - finding.resolved_at_ms < RECENT_MS;
+}
+
 function rebalanceCells(each, causes, clock, nowMs) {
   const cause = causes.get(each.rebalance_id);
   const at = markMs(each), moved = each.moves === null ? UNKNOWN : amount(countPartitions(each.moves.moved));
@@ -231,7 +238,7 @@ function facts(row, nowMs) {
     ["Time rebalancing (15m)", percent(quarter.rebalancing_ratio)],
     ["Lost (15m)", sum(inMs(quarter.lost_partition_seconds))],
     ["Lag", row.lag === null ? UNKNOWN : `${amount(row.lag)}${growth(row.lag_slope)}`],
-    ["Last commit", row.commit_age_ms === null ? UNKNOWN : `${age(row.commit_age_ms)} ago`],
+    ["Last commit", row.last_commit_ms === null ? UNKNOWN : `${age(nowMs - row.last_commit_ms)} ago`],
     ["Members", `${amount(row.members)}${row.idle_members ? `, ${row.idle_members} idle` : ""}`],
     ["Partitions", amount(row.assigned_partitions)],
     ["Generation", row.generation === null ? UNKNOWN : `${row.generation}`],
