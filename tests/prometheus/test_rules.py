@@ -52,6 +52,7 @@ PROMISED = {
     ("KafkaRebalanceMonitorBehind", "critical"): "3m",
     ("KafkaRebalanceMonitorDown", "critical"): "3m",
     ("KafkaRebalanceMonitorQueryFailing", "warning"): "1m",
+    ("KafkaRebalanceMonitorProberSilent", "warning"): "1m",
     ("KafkaRebalanceMonitorQuarantine", "warning"): "1m",
     ("KafkaRebalanceMonitorRecordsLost", "warning"): "1m",
     ("KafkaRebalanceWatchdog", "none"): "0m",
