@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,13 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from rebalance_contract import CONSUMER_PROTOCOL, COORDINATED_TYPES, UNSETTLED_STATES, Partitions, ProbedMember
 from rebalance_exporters.prober.answers import GROUP_ID_NOT_FOUND, Described, GroupList, Listed
-from rebalance_exporters.prober.brokers import Brokers
+from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.coordinated import REQUESTS, read_coordinated
 from rebalance_exporters.prober.tasks import describe
 
 _DESCRIBED_AT_ONCE = 100
+#: Errors of a broker that does not know a version of a request.
+_UNSUPPORTED = (IncompatibleBrokerVersion, UnsupportedVersionError)
 
 
 class GroupAsker:
@@ -25,39 +27,34 @@ class GroupAsker:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._filter_known = True
 
     def list_all(self) -> GroupList:
         """Return every group that this client may see."""
-        return self._list(ListGroupsRequest(min_version=0))
+        return _read_lists(self._ask_for_list(self._brokers.ids, ListGroupsRequest(min_version=0)))
 
     def list_unstable(self) -> GroupList:
-        """Return the groups in an unstable state; all groups, without states, if brokers are older than 2.6."""
-        if not self._filter_known:
-            return self.list_all()
-        return self._list(ListGroupsRequest(states_filter=list(UNSETTLED_STATES), min_version=4))
+        """Return the groups in an unstable state; from brokers older than 2.6 all groups, without states."""
+        return self._list_filtered(ListGroupsRequest(states_filter=list(UNSETTLED_STATES), min_version=4))
 
     def list_newer(self) -> GroupList:
-        """Return the groups that are not classic."""
-        return self._list(ListGroupsRequest(types_filter=list(COORDINATED_TYPES), min_version=5))
+        """Return the groups that are not classic; from brokers older than 3.8 all groups, without types."""
+        return self._list_filtered(ListGroupsRequest(types_filter=list(COORDINATED_TYPES), min_version=5))
 
-    def _list(self, request: Any) -> GroupList:
-        found = GroupList()
-        for broker, (answer,) in self._brokers.ask({broker: [request] for broker in self._brokers.ids}).items():
-            assert broker is not None
-            if isinstance(answer, Exception):
-                self._note_failure(found, broker, answer)
-            elif answer.error_code:
-                found.errors.append(f"broker {broker} lists no groups ({for_code(answer.error_code).__name__})")
-            else:
-                found.answered.add(broker)
-                found.groups += [read_listed(row, broker) for row in answer.groups]
-        return found
+    def _list_filtered(self, request: Any) -> GroupList:
+        """Return the lists of all brokers; those that do not know the filter list all their groups.
 
-    def _note_failure(self, found: GroupList, broker: int, error: Exception) -> None:
-        if isinstance(error, IncompatibleBrokerVersion | UnsupportedVersionError):
-            self._filter_known = False
-        found.errors.append(f"broker {broker} did not list its groups ({describe(error)})")
+        What a broker knows is not remembered: during a rolling upgrade brokers differ, and learn it one by one.
+        """
+        answers = self._ask_for_list(self._brokers.ids, request)
+        older = [broker for broker, answer in answers.items() if isinstance(answer, _UNSUPPORTED)]
+        if older:
+            answers |= self._ask_for_list(older, ListGroupsRequest(min_version=0))
+        return _read_lists(answers)
+
+    def _ask_for_list(self, brokers: Iterable[int | None], request: Any) -> dict[int | None, Answer | Exception]:
+        """Return the answer of each broker, or the error in its place."""
+        answers = self._brokers.ask({broker: [request] for broker in brokers})
+        return {broker: answer for broker, (answer,) in answers.items()}
 
     def describe(self, groups: Iterable[Listed]) -> list[Described]:
         """Return the coordinators' descriptions of groups, one per group: classic ones and those in `describable`."""
@@ -97,6 +94,20 @@ class _Batch:
         if isinstance(answer, Exception):
             return [Described(name, None, error=f"not described ({describe(answer)})") for name in self.names]
         return [read_described(row) if self.kind is None else read_coordinated(row) for row in answer.groups]
+
+
+def _read_lists(answers: Mapping[int | None, Answer | Exception]) -> GroupList:
+    found = GroupList()
+    for broker, answer in answers.items():
+        assert broker is not None
+        if isinstance(answer, Exception):
+            found.errors.append(f"broker {broker} did not list its groups ({describe(answer)})")
+        elif answer.error_code:
+            found.errors.append(f"broker {broker} lists no groups ({for_code(answer.error_code).__name__})")
+        else:
+            found.answered.add(broker)
+            found.groups += [read_listed(row, broker) for row in answer.groups]
+    return found
 
 
 def _in_batches(names: Sequence[str]) -> list[list[str]]:

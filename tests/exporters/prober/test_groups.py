@@ -1,0 +1,88 @@
+"""Lists of groups from brokers of different versions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, UnsupportedVersionError
+
+from rebalance_exporters.prober.groups import GroupAsker
+
+#: The highest version of ListGroups in brokers of 2.4, 3.7 and 4.0: without filters, with that of states, with both.
+OLD, MIDDLE, NEW = 3, 4, 5
+_NEEDED = {"": OLD, "states": MIDDLE, "types": NEW}
+
+
+class _Brokers:
+    """Brokers with one stable group each, by the version of ListGroups that they know; `asked` has kinds of filters."""
+
+    def __init__(self, versions: dict[int, int], error: type[Exception] = IncompatibleBrokerVersion) -> None:
+        self.versions, self.error = versions, error
+        self.silent: set[int] = set()
+        self.asked: list[tuple[int, str]] = []
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(self.versions)
+
+    def ask(self, requests: Any) -> Any:
+        return {broker: [self._answer(broker, each) for each in several] for broker, several in requests.items()}
+
+    def _answer(self, broker: int, request: Any) -> Any:
+        kind = "states" if request.states_filter else "types" if request.types_filter else ""
+        self.asked.append((broker, kind))
+        if broker in self.silent:
+            return KafkaTimeoutError()
+        if self.versions[broker] < _NEEDED[kind]:
+            return self.error()
+        row = SimpleNamespace(group_id=f"g{broker}", protocol_type="consumer")
+        return SimpleNamespace(error_code=0, groups=[] if kind else [row])
+
+    def take_asked(self) -> list[tuple[int, str]]:
+        """What was requested since the last call."""
+        asked, self.asked = self.asked, []
+        return asked
+
+
+@pytest.mark.parametrize("error", [IncompatibleBrokerVersion, UnsupportedVersionError])
+def test_a_broker_without_filters_lists_all_its_groups(error: type[Exception]) -> None:
+    """Whether the client or the broker notices it; the others list the unstable ones only, and nothing is an error."""
+    brokers = _Brokers({1: OLD, 2: MIDDLE}, error)
+    found = GroupAsker(brokers).list_unstable()
+    assert brokers.asked == [(1, "states"), (2, "states"), (1, "")]
+    assert ([each.group for each in found.groups], found.answered, found.errors) == (["g1"], {1, 2}, [])
+
+
+def test_the_filter_is_used_again_once_a_broker_was_upgraded() -> None:
+    """Otherwise every cycle would list all groups until the prober is restarted."""
+    brokers = _Brokers({1: OLD})
+    asker = GroupAsker(brokers)
+    asker.list_unstable()
+    brokers.versions[1] = MIDDLE
+    brokers.take_asked()
+    assert asker.list_unstable().groups == []
+    assert brokers.take_asked() == [(1, "states")]
+
+
+def test_a_missing_filter_of_types_does_not_end_that_of_states() -> None:
+    """During an upgrade from 3.7, when the groups that are not classic are listed."""
+    brokers = _Brokers({1: MIDDLE, 2: NEW})
+    asker = GroupAsker(brokers)
+    found = asker.list_newer()
+    assert ([each.group for each in found.groups], found.answered, found.errors) == (["g1"], {1, 2}, [])
+    brokers.take_asked()
+    asker.list_unstable()
+    assert brokers.take_asked() == [(1, "states"), (2, "states")]
+
+
+def test_a_broker_that_does_not_answer_is_not_asked_for_all_its_groups() -> None:
+    """It is reported; its version is not the reason."""
+    brokers = _Brokers({1: NEW, 2: NEW})
+    brokers.silent = {2}
+    found = GroupAsker(brokers).list_unstable()
+    assert brokers.asked == [(1, "states"), (2, "states")]
+    assert found.answered == {1}
+    assert len(found.errors) == 1
+    assert "broker 2 did not list its groups" in found.errors[0]
