@@ -30,31 +30,32 @@ class GroupAsker:
 
     def list_all(self) -> GroupList:
         """Return every group that this client may see."""
-        return _read_lists(self._ask_for_list(self._brokers.ids, ListGroupsRequest(min_version=0)))
+        return _read_lists(self._ask_for_lists(self._brokers.ids))
 
     def list_unstable(self) -> GroupList:
         """Return the groups in an unstable state; from brokers older than 2.6 all groups, without states."""
-        return self._list_filtered(ListGroupsRequest(states_filter=list(UNSETTLED_STATES), min_version=4))
+        return self._list_filtered(states_filter=list(UNSETTLED_STATES), min_version=4)
 
     def list_newer(self) -> GroupList:
         """Return the groups that are not classic; from brokers older than 3.8 all groups, without types."""
-        return self._list_filtered(ListGroupsRequest(types_filter=list(COORDINATED_TYPES), min_version=5))
+        return self._list_filtered(types_filter=list(COORDINATED_TYPES), min_version=5)
 
-    def _list_filtered(self, request: Any) -> GroupList:
+    def _list_filtered(self, **fields: Any) -> GroupList:
         """Return the lists of all brokers; those that do not know the filter list all their groups.
 
         What a broker knows is not remembered: during a rolling upgrade brokers differ, and learn it one by one.
         """
-        answers = self._ask_for_list(self._brokers.ids, request)
+        answers = self._ask_for_lists(self._brokers.ids, **fields)
         older = [broker for broker, answer in answers.items() if isinstance(answer, _UNSUPPORTED)]
         if older:
-            answers |= self._ask_for_list(older, ListGroupsRequest(min_version=0))
+            answers |= self._ask_for_lists(older)
         return _read_lists(answers)
 
-    def _ask_for_list(self, brokers: Iterable[int | None], request: Any) -> dict[int | None, Answer | Exception]:
-        """Return the answer of each broker, or the error in its place."""
-        answers = self._brokers.ask({broker: [request] for broker in brokers})
-        return {broker: answer for broker, (answer,) in answers.items()}
+    def _ask_for_lists(self, brokers: Iterable[int | None], **fields: Any) -> dict[int | None, Answer | Exception]:
+        """Return the answer of each broker, or the error in its place; `fields` are those of the request."""
+        # Each broker has a request of its own: the client gives a request the version of the first broker it is for.
+        asked = {broker: [ListGroupsRequest(**{"min_version": 0, **fields})] for broker in brokers}
+        return {broker: answer for broker, (answer,) in self._brokers.ask(asked).items()}
 
     def describe(self, groups: Iterable[Listed]) -> list[Described]:
         """Return the coordinators' descriptions of groups, one per group: classic ones and those in `describable`."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, UnsupportedVersionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaTimeoutError, UnsupportedVersionError
 
 from rebalance_exporters.prober.groups import GroupAsker
 
@@ -37,6 +37,10 @@ class _Brokers:
             return KafkaTimeoutError()
         if self.versions[broker] < _NEEDED[kind]:
             return self.error()
+        # As the client does: the first broker that a request is sent to decides its version.
+        request.API_VERSION = request.API_VERSION or self.versions[broker]
+        if self.versions[broker] < request.API_VERSION:
+            return KafkaConnectionError("closed by the broker")
         row = SimpleNamespace(group_id=f"g{broker}", protocol_type="consumer")
         return SimpleNamespace(error_code=0, groups=[] if kind else [row])
 
@@ -46,11 +50,16 @@ class _Brokers:
         return asked
 
 
+def make(brokers: Any) -> GroupAsker:
+    """A querier of these brokers."""
+    return GroupAsker(brokers)
+
+
 @pytest.mark.parametrize("error", [IncompatibleBrokerVersion, UnsupportedVersionError])
 def test_a_broker_without_filters_lists_all_its_groups(error: type[Exception]) -> None:
     """Whether the client or the broker notices it; the others list the unstable ones only, and nothing is an error."""
     brokers = _Brokers({1: OLD, 2: MIDDLE}, error)
-    found = GroupAsker(brokers).list_unstable()
+    found = make(brokers).list_unstable()
     assert brokers.asked == [(1, "states"), (2, "states"), (1, "")]
     assert ([each.group for each in found.groups], found.answered, found.errors) == (["g1"], {1, 2}, [])
 
@@ -58,7 +67,7 @@ def test_a_broker_without_filters_lists_all_its_groups(error: type[Exception]) -
 def test_the_filter_is_used_again_once_a_broker_was_upgraded() -> None:
     """Otherwise every cycle would list all groups until the prober is restarted."""
     brokers = _Brokers({1: OLD})
-    asker = GroupAsker(brokers)
+    asker = make(brokers)
     asker.list_unstable()
     brokers.versions[1] = MIDDLE
     brokers.take_asked()
@@ -69,7 +78,7 @@ def test_the_filter_is_used_again_once_a_broker_was_upgraded() -> None:
 def test_a_missing_filter_of_types_does_not_end_that_of_states() -> None:
     """During an upgrade from 3.7, when the groups that are not classic are listed."""
     brokers = _Brokers({1: MIDDLE, 2: NEW})
-    asker = GroupAsker(brokers)
+    asker = make(brokers)
     found = asker.list_newer()
     assert ([each.group for each in found.groups], found.answered, found.errors) == (["g1"], {1, 2}, [])
     brokers.take_asked()
@@ -77,11 +86,18 @@ def test_a_missing_filter_of_types_does_not_end_that_of_states() -> None:
     assert brokers.take_asked() == [(1, "states"), (2, "states")]
 
 
+def test_each_broker_is_asked_in_its_own_version() -> None:
+    """A broker closes connections with a version that it does not know, so an older one would never list its groups."""
+    brokers = _Brokers({1: NEW, 2: OLD})
+    found = make(brokers).list_all()
+    assert ([each.group for each in found.groups], found.errors) == (["g1", "g2"], [])
+
+
 def test_a_broker_that_does_not_answer_is_not_asked_for_all_its_groups() -> None:
     """It is reported; its version is not the reason."""
     brokers = _Brokers({1: NEW, 2: NEW})
     brokers.silent = {2}
-    found = GroupAsker(brokers).list_unstable()
+    found = make(brokers).list_unstable()
     assert brokers.asked == [(1, "states"), (2, "states")]
     assert found.answered == {1}
     assert len(found.errors) == 1
