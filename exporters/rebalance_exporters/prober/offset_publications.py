@@ -6,7 +6,7 @@ Pure. Offsets of a topic are kept once, and its changes are collected once, for 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class _Positions:
     since: dict[int, PartitionOffsets] = field(default_factory=dict)
 
     def note(self, offsets: Sequence[int | None], this_round: int) -> None:
-        """Note the offsets found; partitions beyond their number keep theirs."""
+        """Note the offsets found; partitions beyond their number keep theirs until the topic is cut."""
         known = len(self.offsets)
         if self.keeps_known:
             before = itertools.chain(self.offsets, itertools.repeat(None))
@@ -51,6 +51,12 @@ class _Positions:
             elif self.offsets[number] != offset:
                 self.offsets[number], self.rounds[number] = offset, this_round
         self.changed_in, self.since = this_round, {}
+
+    def cut(self, partitions: int) -> None:
+        """Forget the offsets of all partitions but the first `partitions`."""
+        if len(self.offsets) > partitions:
+            del self.offsets[partitions:], self.rounds[partitions:]
+            self.since = {}
 
     def changed_since(self, published_round: int) -> PartitionOffsets:
         """Return the offsets that changed after a round; all groups published in that round share the answer."""
@@ -110,12 +116,18 @@ class OffsetPublications:
         """Whether a topic's offsets were requested in any round."""
         return topic in self._topics
 
+    def drop(self, topics: Iterable[str]) -> None:
+        """Forget the offsets of topics that were deleted, and perhaps recreated: what is noted next is all news."""
+        for name in topics:
+            self._topics.pop(name, None)
+
     def choose(self, group: str, partitions: Mapping[str, int], *, all_again: bool = False) -> ChosenOffsets:
         """Return a group's offsets that changed since its last publication, or all of them.
 
         `partitions` is the number of partitions of each of its topics, 0 for a topic that does not exist or may not be
-        described. Such a topic gets an empty entry among the end offsets, so that a reader does not wait for it. The
-        returned offsets count as published. The dictionaries are shared and must not be changed.
+        described. Such a topic gets an empty entry among the end offsets, so that a reader does not wait for it. What
+        is known of further partitions is forgotten: they no longer exist. The returned offsets count as published. The
+        dictionaries are shared and must not be changed.
         """
         last = self._published.get(group)
         if last is None:
@@ -124,17 +136,18 @@ class OffsetPublications:
         for name, count in partitions.items():
             is_new = all_again or bool(last.partitions.get(name)) != bool(count) or name not in last.partitions
             if count:
-                self._choose_topic(name, 0 if is_new else last.round, chosen)
+                self._choose_topic(name, count, 0 if is_new else last.round, chosen)
             elif is_new:
                 chosen.end[name] = {}
         last.round, last.partitions = self._round, partitions
         return chosen
 
-    def _choose_topic(self, name: str, since: int, chosen: ChosenOffsets) -> None:
+    def _choose_topic(self, name: str, count: int, since: int, chosen: ChosenOffsets) -> None:
         topic = self._topics.get(name)
         if topic is None:
             return
         for positions, kind in zip(topic, chosen, strict=True):
+            positions.cut(count)
             if changed := positions.changed_since(since):
                 kind[name] = changed
 

@@ -150,6 +150,11 @@ class OffsetAsker:
         self._asked = {name: asked for name, asked in self._asked.items() if name in present}
         self._starts_asked = {name: asked for name, asked in self._starts_asked.items() if name in present}
 
+    def ask_starts_now(self, topics: Iterable[str]) -> None:
+        """Have the start offsets of topics requested in the next round, however recently they were."""
+        for name in topics:
+            self._starts_asked.pop(name, None)
+
     def _rows_of(self, topic: ProbedTopic) -> dict[int, Any]:
         known = self._asked.get(topic.name)
         if known is None or known.leaders != topic.leaders:

@@ -50,6 +50,8 @@ class OffsetWatch:
         self._metrics = metrics
         self._error_log = error_log
         self._offsets = OffsetPublications()
+        #: The id of each topic whose offsets are known, where brokers report it.
+        self._ids: dict[str, str] = {}
         #: Errors and topic ids that were published last, by group.
         self._facts: dict[str, dict[str, Any]] = {}
         self._repeats = RepeatSchedule()
@@ -63,6 +65,7 @@ class OffsetWatch:
         wanted = all_topics(interests)
         self._topics.refresh(wanted, now)
         topics = self._resolve(wanted)
+        self._drop_deleted(topics.values())
         found = self._ask(topics.values(), now)
         self._errors = found.errors
         self._metrics.partitions.set(found.partitions)
@@ -70,6 +73,7 @@ class OffsetWatch:
         names = {topic.name for topic in topics.values()}
         self._asker.forget(names)
         self._offsets.forget(interests.keys(), names)
+        self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in names}
         self._facts = {group: facts for group, facts in self._facts.items() if group in interests}
         self._repeats.forget(interests)
 
@@ -81,6 +85,7 @@ class OffsetWatch:
         wanted = all_topics(interests)
         self._topics.learn(wanted)
         topics = self._resolve(wanted)
+        self._drop_deleted(topics.values())
         # For the other topics the answers of the last cycle are used.
         found = self._ask([topic for topic in topics.values() if not self._offsets.knows(topic.name)], now)
         self._errors = {**self._errors, **found.errors}
@@ -96,6 +101,18 @@ class OffsetWatch:
             if topic.is_denied and topic.error is not None:
                 self._error_log.note(WHAT, topic.error)
         return found
+
+    def _drop_deleted(self, topics: Iterable[ProbedTopic]) -> None:
+        """Forget the offsets of topics that were deleted, and of those that were recreated: they have another id."""
+        described = {topic.name: topic for topic in topics}.values()
+        dropped = [topic.name for topic in described if not topic.partitions or self._is_recreated(topic)]
+        self._offsets.drop(dropped)
+        self._asker.ask_starts_now(dropped)
+        self._ids |= {topic.name: topic.id for topic in described if topic.partitions and topic.id is not None}
+
+    def _is_recreated(self, topic: ProbedTopic) -> bool:
+        """Whether a topic has another id than before; false if either is not known."""
+        return topic.id is not None and self._ids.get(topic.name, topic.id) != topic.id
 
     def _ask(self, topics: Iterable[ProbedTopic], now: float) -> OffsetRound:
         """Query the leaders. Raises ExporterError, and keeps the known offsets, if none of them answered."""

@@ -99,6 +99,24 @@ def test_added_partitions_are_news(offsets):
     assert offsets.choose("g", {"u": 2}) == ({"u": {"1": 0}}, {"u": {"1": 0}}, {})
 
 
+def test_partitions_that_no_longer_exist_are_forgotten(offsets):
+    """For every group; if the topic has them again, only what is found then counts."""
+    offsets.choose("g", {"t": 2})
+    assert offsets.choose("g", {"t": 1}, all_again=True) == ({"t": {"0": 10}}, {"t": {"0": 8}}, {})
+    assert offsets.choose("h", {"t": 2}) == ({"t": {"0": 10}}, {"t": {"0": 8}}, {})
+    offsets.note({"t": [10, 4]}, {}, {})
+    assert offsets.choose("g", {"t": 2}).end == {"t": {"1": 4}}
+
+
+def test_a_dropped_topic_is_news_when_it_is_noted_again(offsets):
+    """Although its offsets are the same as before."""
+    offsets.choose("g", {"u": 1})
+    offsets.drop(["u"])
+    assert not offsets.knows("u")
+    offsets.note({"u": [5]}, {}, {})
+    assert offsets.choose("g", {"u": 1}) == ({"u": {"0": 5}}, {}, {})
+
+
 def test_groups_of_one_topic_share_what_is_published(offsets):
     """They are built once for all groups that were published in the same round."""
     reported = [offsets.choose(group, {"t": 2})[0]["t"] for group in ("a", "b")]
