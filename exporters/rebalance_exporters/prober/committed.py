@@ -18,9 +18,9 @@ from typing import Any
 
 from kafka.errors import GroupAuthorizationFailedError, for_code
 from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import FindCoordinatorRequest
 
 from rebalance_exporters.prober.brokers import Answer, Brokers
+from rebalance_exporters.prober.coordinators import find_coordinators
 from rebalance_exporters.prober.offset_publications import Offsets
 from rebalance_exporters.prober.tasks import describe
 from rebalance_kafka.backoff import Backoff
@@ -35,8 +35,8 @@ PATIENCE_SECONDS = 30.0
 FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5.0, 120.0
 #: Groups queried in one round; the second value applies if no commits are read from the log.
 _AT_ONCE, _ALL_AT_ONCE = 200, 1_000
-#: First versions that take many groups per request (KIP-699, KIP-709; brokers from 3.0 on).
-_MANY_COORDINATORS, _MANY_GROUPS = 4, 8
+#: First version that takes many groups per request (KIP-709; brokers from 3.0 on).
+_MANY_GROUPS = 8
 #: First version that can request all partitions (KIP-88).
 _ALL_PARTITIONS = 2
 
@@ -87,7 +87,7 @@ class CommittedAsker:
         self._turns = {group: self._turns.get(group) or _Turn(first) for group in groups}
         due = sorted((turn.at, group) for group, turn in self._turns.items() if turn.at <= now)[: self._at_once]
         found = CommittedRound()
-        for group, answer in self._fetch(self._coordinators([group for _, group in due])):
+        for group, answer in self._fetch(find_coordinators(self._brokers, [group for _, group in due])):
             error = answer if isinstance(answer, Exception) else _error_of(answer)
             if error is None or isinstance(error, GroupAuthorizationFailedError):
                 self._turns[group].pass_on(now + self._again_seconds)
@@ -98,25 +98,6 @@ class CommittedAsker:
             else:
                 found.errors.append(_sentence(group, error))
         return found
-
-    def _coordinators(self, groups: list[str]) -> dict[str, int | Exception]:
-        """Return each group's coordinator, or the error if there is none."""
-        if not groups:
-            return {}
-        if self._brokers.version_of(FindCoordinatorRequest) < _MANY_COORDINATORS:
-            each = [
-                FindCoordinatorRequest(key=group, key_type=0, max_version=_MANY_COORDINATORS - 1) for group in groups
-            ]
-            rows = dict(zip(groups, self._brokers.ask({None: each})[None], strict=True))
-        else:
-            many = FindCoordinatorRequest(key_type=0, coordinator_keys=groups, min_version=_MANY_COORDINATORS)
-            (answer,) = self._brokers.ask({None: [many]})[None]
-            rows = (
-                dict.fromkeys(groups, answer)
-                if isinstance(answer, Exception)
-                else {row.key: row for row in answer.coordinators}
-            )
-        return {group: _coordinator_of(row) for group, row in rows.items()}
 
     def _fetch(self, coordinators: Mapping[str, int | Exception]) -> Iterator[tuple[str, Answer | Exception]]:
         """Yield the answer of each group's coordinator: a row with the group's topics and its error code."""
@@ -163,13 +144,6 @@ class CommittedAsker:
                 yield from ((group, answer) for group in groups[broker])
             else:
                 yield from ((each.group_id, each) for each in answer.groups)
-
-
-def _coordinator_of(row: Answer | Exception) -> int | Exception:
-    if isinstance(row, Exception):
-        return row
-    error = _error_of(row)
-    return int(row.node_id) if error is None else error
 
 
 def _error_of(row: Answer) -> Exception | None:
