@@ -15,6 +15,7 @@ from rebalance_contract import CONSUMER_PROTOCOL, COORDINATED_TYPES, UNSETTLED_S
 from rebalance_exporters.prober.answers import GROUP_ID_NOT_FOUND, Described, GroupList, Listed
 from rebalance_exporters.prober.brokers import Answer, Brokers
 from rebalance_exporters.prober.coordinated import REQUESTS, read_coordinated
+from rebalance_exporters.prober.coordinators import find_coordinators
 from rebalance_exporters.prober.tasks import describe
 
 _DESCRIBED_AT_ONCE = 100
@@ -74,6 +75,20 @@ class GroupAsker:
             for described in batch.read(answer)
         ]
 
+    def describe_unlisted(self, types: Mapping[str, str | None]) -> list[Described]:
+        """Return the descriptions of groups that are in no list, from the coordinators that they have now.
+
+        `types` has the type that each group had, null if not known. A group that does not exist is `Dead`.
+        """
+        coordinators = find_coordinators(self._brokers, list(types))
+        unknown = [_undescribed(name, each) for name, each in coordinators.items() if isinstance(each, Exception)]
+        listed = [
+            Listed(name, each, protocol_type="", type=types[name])
+            for name, each in coordinators.items()
+            if not isinstance(each, Exception)
+        ]
+        return unknown + self.describe(listed)
+
     def describable(self) -> frozenset[str]:
         """Return the types of groups, besides classic ones, that the brokers can describe."""
         return frozenset(kind for kind, request in REQUESTS.items() if self._brokers.knows(request))
@@ -93,8 +108,13 @@ class _Batch:
 
     def read(self, answer: Any) -> list[Described]:
         if isinstance(answer, Exception):
-            return [Described(name, None, error=f"not described ({describe(answer)})") for name in self.names]
+            return [_undescribed(name, answer) for name in self.names]
         return [read_described(row) if self.kind is None else read_coordinated(row) for row in answer.groups]
+
+
+def _undescribed(group: str, error: Exception) -> Described:
+    denied = "group" if isinstance(error, GroupAuthorizationFailedError) else ""
+    return Described(group, None, error=f"not described ({describe(error)})", denied=denied)
 
 
 def _read_lists(answers: Mapping[int | None, Answer | Exception]) -> GroupList:

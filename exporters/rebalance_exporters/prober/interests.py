@@ -20,6 +20,8 @@ COMMITS_COUNT_MS = 24 * 3_600_000
 #: Topic names that brokers accept; ids have the same form. Other names could spoil a request about many topics.
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LONGEST_GROUP = 32_767
+#: Types of groups that end for the stream when a probe says so, if it does not read the log.
+_ENDED_BY_PROBES = (GroupType.CLASSIC, *COORDINATED_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,14 @@ class Interests:
         """Return the known groups, without deleted ones."""
         with self._lock:
             return {name for name, known in self._groups.items() if known.type is not None or known.topics}
+
+    def shown(self) -> dict[str, str]:
+        """Return the groups that the stream's last rows show as existing, with their types.
+
+        Only groups whose end the stream takes from a probe: it ends others by the log.
+        """
+        with self._lock:
+            return {name: known.type for name, known in self._groups.items() if known.type in _ENDED_BY_PROBES}
 
     def names_without_commits(self) -> set[str]:
         """Return the groups for which neither a commit nor a lag row named a topic."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import msgspec
 
 from rebalance_contract import SETTLED_STATES, GroupState, Probe
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober.answers import Described, GroupList, Listed
+from rebalance_exporters.prober.answers import Described, GroupList
 from rebalance_exporters.prober.config import ProbeConfig
+from rebalance_exporters.prober.ended_groups import EndedGroups
 from rebalance_exporters.prober.group_registry import GroupRegistry
 from rebalance_exporters.prober.groups import GroupAsker
 from rebalance_exporters.prober.interests import Interests
@@ -47,6 +48,7 @@ class GroupWatch:
         self._metrics = metrics
         self._error_log = error_log
         self._registry = GroupRegistry() if config.reads_log else GroupRegistry(describe_again_seconds=0.0)
+        self._ended = EndedGroups()
         self._publications = Publications()
         self._next_full = 0.0
         self._hidden_lists = 0
@@ -56,7 +58,7 @@ class GroupWatch:
         """Query and publish once. Raises ExporterError if no broker answered."""
         now = time.monotonic()
         if now >= self._next_full or self._registry.wants_full_list or self._log_is_ahead():
-            self._list_all()
+            self._list_all(now)
             self._next_full = now + self._full_list_seconds
         else:
             self._list_unstable()
@@ -69,16 +71,20 @@ class GroupWatch:
         """Return whether the log has groups that appeared since the last full list; they may be stable already."""
         return bool(self._interests.names() - {each.group for each in self._registry.groups()} - self._unlisted)
 
-    def _list_all(self) -> None:
+    def _list_all(self, now: float) -> None:
         known, asked_ms = self._interests.names(), epoch_ms()
+        # Where the log is read, it has the ends of groups.
+        shown = {} if self._reads_log else self._interests.shown()
         found = self._asker.list_all()
         gone = self._registry.note_all(found, asked_ms)
+        groups = {listed.group for listed in self._registry.groups()}
+        # Without the lists of all brokers it is not known which groups are in none.
+        self._ended.note_list(gone, groups, {} if found.errors else shown)
         self._check(found)
         self._unlisted = known - {listed.group for listed in found.groups}
-        groups = self._registry.groups()
         self._metrics.groups.set(len(groups))
-        self._publications.forget({listed.group for listed in groups})
-        self._publish_gone(gone)
+        self._publications.forget(groups)
+        self._publish_ended(now)
         self._look_for_hidden({listed.group for listed in found.groups})
 
     def _list_unstable(self) -> None:
@@ -100,19 +106,17 @@ class GroupWatch:
         if not found.answered:
             raise ExporterError("no broker listed its groups")
 
-    def _publish_gone(self, gone: Iterable[Listed]) -> None:
-        """Publish the end of groups that are in no list any more, if their coordinator confirms it."""
-        for described in self._asker.describe(gone):
-            if described.state == GroupState.DEAD:
-                self._publish(
-                    Probe(
-                        probed_at_ms=epoch_ms(),
-                        cluster=self._cluster,
-                        group=described.group,
-                        state=GroupState.DEAD,
-                        members=(),
-                    )
-                )
+    def _publish_ended(self, now: float) -> None:
+        """Publish the end of groups that are in no list any more, once their coordinators confirm it."""
+        asked = self._ended.choose_asked(now)
+        described = self._asker.describe_unlisted(asked) if asked else []
+        for each in described:
+            if each.error and not each.denied:
+                self._error_log.note(WHAT, f"whether group {each.group} is gone: {each.error}", about=each.error)
+        for group in self._ended.note_described(described):
+            self._publish(
+                Probe(probed_at_ms=epoch_ms(), cluster=self._cluster, group=group, state=GroupState.DEAD, members=())
+            )
 
     def _look_for_hidden(self, listed: set[str]) -> None:
         """Report missing permissions by comparing with the log's groups.

@@ -1,12 +1,20 @@
-"""Lists of groups from brokers of different versions."""
+"""Lists of groups from brokers of different versions, and descriptions of groups that are in none."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaTimeoutError, UnsupportedVersionError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from rebalance_exporters.prober.groups import GroupAsker
 
@@ -102,3 +110,46 @@ def test_a_broker_that_does_not_answer_is_not_asked_for_all_its_groups() -> None
     assert found.answered == {1}
     assert len(found.errors) == 1
     assert "broker 2 did not list its groups" in found.errors[0]
+
+
+def test_groups_in_no_list_are_described_by_their_present_coordinators() -> None:
+    """A group that is unknown there is dead; one whose coordinator is not known, or may not be asked, is not."""
+    brokers = _Coordinators()
+    found = make(brokers).describe_unlisted({"g1": "classic", "g2": None, "lost": "classic", "secret": None})
+    by_name = {each.group: each for each in found}
+    assert brokers.described == {1: ["g1"], 2: ["g2"]}
+    assert [by_name[each].state for each in ("g1", "g2", "lost", "secret")] == ["Dead", "Stable", None, None]
+    assert "CoordinatorNotAvailable" in (by_name["lost"].error or "")
+    assert (by_name["lost"].denied, by_name["secret"].denied) == ("", "group")
+
+
+class _Coordinators:
+    """Two coordinators: broker 1 has no group, broker 2 has `g2`."""
+
+    _CODES: ClassVar = {"lost": CoordinatorNotAvailableError.errno, "secret": GroupAuthorizationFailedError.errno}
+
+    def __init__(self) -> None:
+        self.described: dict[int, list[str]] = {}
+
+    def version_of(self, _: Any) -> int:
+        return 4
+
+    def knows(self, _: Any) -> bool:
+        return False
+
+    def ask(self, requests: Any) -> Any:
+        return {broker: [self._answer(broker, each) for each in several] for broker, several in requests.items()}
+
+    def _answer(self, broker: Any, request: Any) -> Any:
+        if isinstance(request, FindCoordinatorRequest):
+            return SimpleNamespace(coordinators=[self._coordinator(each) for each in request.coordinator_keys])
+        self.described[broker] = request.groups
+        return SimpleNamespace(groups=[self._group(each) for each in request.groups])
+
+    def _coordinator(self, group: str) -> SimpleNamespace:
+        return SimpleNamespace(key=group, error_code=self._CODES.get(group, 0), node_id=1 if group == "g1" else 2)
+
+    def _group(self, name: str) -> SimpleNamespace:
+        state = "Stable" if name == "g2" else "Dead"
+        fields = {"error_code": 0, "protocol_type": "consumer", "protocol_data": "range", "members": []}
+        return SimpleNamespace(group_id=name, group_state=state, **fields)

@@ -188,3 +188,14 @@ def test_coordinators_are_asked_about_groups_without_commits_only(interests):
     assert interests.names_without_commits() == {"g"}
     apply_commit(interests, "held", NOW)
     assert interests.names_without_commits() == set()
+
+
+def test_groups_that_the_stream_shows_have_types(interests):
+    """Those whose end a probe can tell, until their last row says that they are deleted."""
+    apply_group(interests)
+    apply_group(interests, "k", type="consumer")
+    apply_group(interests, "s", type="simple", members=())
+    apply_lag(interests, "t", group="committing")
+    assert interests.shown() == {"g": "classic", "k": "consumer"}
+    apply_group(interests, state="Deleted", members=())
+    assert interests.shown() == {"k": "consumer"}
