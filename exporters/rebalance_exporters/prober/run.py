@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient
 
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.prober import watch_committed, watch_groups, watch_offsets
+from rebalance_exporters.prober import watch_committed, watch_groups, watch_offsets, watch_zookeeper
 from rebalance_exporters.prober.brokers import Brokers
 from rebalance_exporters.prober.committed import CommittedAsker
 from rebalance_exporters.prober.config import ProbeConfig
@@ -19,7 +19,6 @@ from rebalance_exporters.prober.groups import GroupAsker
 from rebalance_exporters.prober.interests import Interests
 from rebalance_exporters.prober.metrics import ProbeMetrics
 from rebalance_exporters.prober.offsets import OffsetAsker
-from rebalance_exporters.prober.publish import Publications
 from rebalance_exporters.prober.publisher import ProbePublisher
 from rebalance_exporters.prober.reader import InterestReader
 from rebalance_exporters.prober.tasks import EarlyCycle, ErrorLog, Say, Task
@@ -27,7 +26,8 @@ from rebalance_exporters.prober.topics import TopicRegistry, ensure_probes_topic
 from rebalance_exporters.prober.watch_committed import CommittedWatch
 from rebalance_exporters.prober.watch_groups import GroupWatch
 from rebalance_exporters.prober.watch_offsets import OffsetWatch
-from rebalance_exporters.prober.zookeeper import ZooKeeperClient, probe_zookeeper
+from rebalance_exporters.prober.watch_zookeeper import ZookeeperWatch
+from rebalance_exporters.prober.zookeeper import ZooKeeperClient
 from rebalance_exporters.web.own_pages import Web, serving_pages
 from rebalance_kafka.clock import epoch_ms
 from rebalance_kafka.properties import librdkafka_properties
@@ -36,7 +36,6 @@ from rebalance_kafka.refusals import refusals_as
 
 _JOIN_SECONDS = 20.0
 _READ_PERIOD_SECONDS = 0.25
-_ZOOKEEPER = "zookeeper"
 
 _log = logging.getLogger(__name__)
 
@@ -140,39 +139,14 @@ def _make_tasks(
     ]
     if config.zookeeper:
         zookeeper = stack.enter_context(contextlib.closing(ZooKeeperClient(config.zookeeper)))
-        watch = _ZookeeperWatch(config.cluster, zookeeper, publisher, error_log)
-        tasks.append(Task(_ZOOKEEPER, config.period_seconds, watch.cycle, metrics, error_log))
+        watch = ZookeeperWatch(config.cluster, zookeeper, publisher.publish, error_log)
+        tasks.append(Task(watch_zookeeper.WHAT, config.period_seconds, watch.cycle, metrics, error_log))
     return tasks
 
 
 def _make_admin(config: ProbeConfig) -> AdminClient:
     with refusals_as(ExporterError):
         return AdminClient({**librdkafka_properties(config.kafka), "log_level": 2}, logger=_log)
-
-
-class _ZookeeperWatch:
-    """The task that watches groups in ZooKeeper."""
-
-    def __init__(
-        self, cluster: str, zookeeper: ZooKeeperClient, publisher: ProbePublisher, error_log: ErrorLog
-    ) -> None:
-        self._cluster = cluster
-        self._error_log = error_log
-        self._zookeeper = zookeeper
-        self._publisher = publisher
-        self._publications = Publications()
-
-    def cycle(self) -> None:
-        """Read and publish once."""
-        now, now_ms = time.monotonic(), epoch_ms()
-        groups = self._zookeeper.read()
-        for error in self._zookeeper.errors:
-            self._error_log.note(_ZOOKEEPER, error)
-        for group in groups:
-            probe = probe_zookeeper(self._cluster, group, now_ms)
-            if self._publications.admit(probe, now):
-                self._publisher.publish(probe)
-        self._publications.forget({group.group for group in groups})
 
 
 def _run_all(loops: list[Callable[[threading.Event], None]], stop: threading.Event) -> None:

@@ -50,6 +50,8 @@ class ZooKeeperClient:
         self._hosts, self._is_connected = hosts, False
         #: Groups of the latest read that were refused, as sentences.
         self.errors: tuple[str, ...] = ()
+        #: Their names.
+        self.refused: frozenset[str] = frozenset()
         try:
             self._client = self._make_client()
         except ValueError as error:
@@ -71,15 +73,15 @@ class ZooKeeperClient:
         the ensemble is away.
         """
         self._connect()
-        groups, errors = [], []
+        groups, errors = [], dict[str, str]()
         for group in self._children(_ROOT):
             try:
                 groups.append(self._read_group(group))
             except NoAuthError:
-                errors.append(
+                errors[group] = (
                     f"group {group} is not watched: ZooKeeper does not let this client read below {_ROOT}/{group}"
                 )
-        self.errors = tuple(errors)
+        self.errors, self.refused = tuple(errors.values()), frozenset(errors)
         return groups
 
     def _connect(self) -> None:

@@ -68,6 +68,7 @@ def test_a_group_that_may_not_be_read_hides_no_other(monkeypatch: pytest.MonkeyP
     assert zookeeper.read() == [ZookeeperGroup("open", {"h-1:a": 5})]
     assert len(zookeeper.errors) == 1
     assert "group closed is not watched" in zookeeper.errors[0]
+    assert zookeeper.refused == {"closed"}
 
 
 @pytest.fixture
