@@ -246,11 +246,16 @@ class _ProducerTransport:
 
 
 def _make_watched(base: Any) -> Any:
-    """Return a subclass that notifies its instance's watch of every poll and of the close."""
+    """Return a subclass that notifies its instance's watch of every poll and of the close.
+
+    An instance has no watch while it is created, when the user's own class may poll or close already.
+    """
 
     def noting(method: Callable[..., Any], count: Callable[[Any], int]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            watch: _Watch = self.__dict__[_WATCH]
+            watch: _Watch | None = self.__dict__.get(_WATCH)
+            if watch is None:
+                return method(self, *args, **kwargs)
             watch.polls.enter_poll()
             found = 0
             try:
@@ -265,7 +270,10 @@ def _make_watched(base: Any) -> Any:
 
     def ending(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            reporter = self.__dict__[_WATCH].reporter
+            watch: _Watch | None = self.__dict__.get(_WATCH)
+            if watch is None:
+                return method(self, *args, **kwargs)
+            reporter = watch.reporter
             reporter.announce_close()
             try:
                 return method(self, *args, **kwargs)

@@ -214,6 +214,23 @@ def test_an_error_of_the_class_is_the_users_to_see(sent):
     assert threads() <= before
 
 
+@pytest.mark.parametrize("method", ["poll", "consume", "close", "__exit__"])
+def test_a_class_may_use_its_methods_while_it_is_created(sent, method):
+    """Before there is a watch they are the class's own; later polls are reported."""
+
+    class Eager(PlainConsumer):
+        def __init__(self, config: dict[str, Any]) -> None:
+            super().__init__(config)
+            getattr(self, method)()
+
+    consumer = report(Eager, {"group.id": "orders"}, interval_seconds=0.02, send=sent)
+    consumer.answers = [Message()]
+    consumer.poll(0)
+    assert sent.last["app"]["records_in_last_poll"] == 1
+    consumer.close()
+    assert sent.reports[-1]["closing"] is True
+
+
 def test_statistics_too_large_for_a_record_are_reported_without_their_topics(sent):
     """The user's own callback gets them complete; unreadable ones do not break polling."""
     whole: list[str] = []
