@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from rebalance_contract.api import READY_PATH
 from rebalance_contract.settings import authority
+from rebalance_exporters.metrics.formats import Style, choose_style
 from rebalance_exporters.web.auth import BasicAuth
 from rebalance_exporters.web.headers import SafeHeaders
 from rebalance_exporters.web.reloading import Settings
@@ -97,8 +98,10 @@ def make_pages(health: Health, registry: CollectorRegistry, settings: Settings, 
         return _answer(health.unready(), "ready")
 
     def serve_metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept") or "")
-        return Response(encode(registry), headers={"content-type": content_type})
+        # The library's own choice raises an error for a version that is no number.
+        style = choose_style(request.headers.get("accept"))
+        encode = generate_openmetrics if style is Style.OPENMETRICS else generate_latest
+        return Response(encode(registry), headers={"content-type": style.value})
 
     pages = dict(zip(HEALTH_PATHS, (serve_healthy, serve_ready) * 2, strict=True))
     return Starlette(

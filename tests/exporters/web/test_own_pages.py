@@ -20,6 +20,7 @@ from exporters.serving import hash_password, make_certificate
 from rebalance_contract.settings import authority
 from rebalance_exporters.config import ExportConfig
 from rebalance_exporters.errors import ExporterError
+from rebalance_exporters.metrics.formats import Style
 from rebalance_exporters.server import make_app, make_view
 from rebalance_exporters.state.health import ReadProgress
 from rebalance_exporters.web.own_pages import HEALTH_PATHS, Web, serving_pages
@@ -96,6 +97,28 @@ def test_health_and_metrics_are_answered():
         openmetrics = client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
         assert openmetrics.text.endswith("# EOF\n")
         assert client.get("/other").status_code == 404
+
+
+def test_metrics_are_served_whatever_a_client_accepts():
+    """In the format that the exporter chooses too: a header that cannot be understood gets text."""
+    text, openmetrics = Style.TEXT, Style.OPENMETRICS
+    cases = {
+        "application/openmetrics-text; version=abc": text,
+        "application/openmetrics-text; version=": text,
+        "text/plain; version=abc": text,
+        "text/plain; q=abc": text,
+        ";;,=;": text,
+        "": text,
+        "*/*": text,
+        "application/openmetrics-text": openmetrics,
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1": openmetrics,
+    }
+    with served(FakeHealth()) as client:
+        for accept, style in cases.items():
+            answer = client.get("/metrics", headers={"accept": accept})
+            assert (answer.status_code, answer.headers["content-type"]) == (200, style.value), accept
+            assert "looks_total 3.0" in answer.text, accept
+            assert answer.text.endswith("# EOF\n") == (style is openmetrics), accept
 
 
 @pytest.mark.parametrize("free", [False, True])
