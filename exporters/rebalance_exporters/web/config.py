@@ -81,8 +81,13 @@ def make_tls_context(tls: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = tls.min_version
     file = tls.cert_file
+
+    def refuse_password() -> str:
+        # Without this function OpenSSL would ask at the terminal, and the process would wait for an answer.
+        raise ExporterError(f"the key {tls.key_file} is encrypted: decrypt it, for example with `openssl pkey`")
+
     try:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
+        context.load_cert_chain(tls.cert_file, tls.key_file, password=refuse_password)
         if tls.client_ca_file is not None:
             file = tls.client_ca_file
             context.load_verify_locations(tls.client_ca_file)

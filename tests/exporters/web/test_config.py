@@ -1,11 +1,12 @@
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from exporters.serving import hash_password, make_certificate
+from exporters.serving import DEADLINE_SECONDS, hash_password, make_certificate
 from rebalance_exporters.errors import ExporterError
-from rebalance_exporters.web.config import load_web_config, make_tls_context
+from rebalance_exporters.web.config import TlsConfig, load_web_config, make_tls_context
 
 PAIR = "cert_file: a.crt, key_file: a.key"
 
@@ -93,3 +94,14 @@ client_ca_file: clients.crt}"
     assert config.tls is not None
     with pytest.raises(ExporterError, match=r"cannot take certificate or key from .*\.crt"):
         make_tls_context(config.tls)
+
+
+@pytest.mark.tools
+def test_an_encrypted_key_is_reported(tmp_path: Path) -> None:
+    """Nobody is asked for its password: a server in the background would wait for it without end."""
+    make_certificate(tmp_path, "server")
+    encrypt = ["openssl", "pkey", "-in", "server.key", "-aes256", "-passout", "pass:secret", "-out", "encrypted.key"]
+    subprocess.run(encrypt, check=True, capture_output=True, cwd=tmp_path, timeout=DEADLINE_SECONDS)
+    tls = TlsConfig(tmp_path / "server.crt", tmp_path / "encrypted.key")
+    with pytest.raises(ExporterError, match=r"the key .*encrypted\.key is encrypted: decrypt it"):
+        make_tls_context(tls)
