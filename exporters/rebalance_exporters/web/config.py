@@ -15,9 +15,10 @@ but this module does not are refused: Python's TLS cannot do all of them.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,22 +81,42 @@ def make_tls_context(tls: TlsConfig) -> ssl.SSLContext:
     """Return a context with the certificates and key. Raises ExporterError if they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = tls.min_version
-    file = tls.cert_file
+    _load_own_pair(context, tls)
+    if tls.client_ca_file is not None:
+        with _naming(tls.client_ca_file):
+            context.load_verify_locations(tls.client_ca_file)
+    context.verify_mode = tls.client_auth
+    return context
 
+
+def _load_own_pair(context: ssl.SSLContext, tls: TlsConfig) -> None:
     def refuse_password() -> str:
         # Without this function OpenSSL would ask at the terminal, and the process would wait for an answer.
         raise ExporterError(f"the key {tls.key_file} is encrypted: decrypt it, for example with `openssl pkey`")
 
-    try:
+    with _naming(tls.cert_file, tls.key_file):
         context.load_cert_chain(tls.cert_file, tls.key_file, password=refuse_password)
-        if tls.client_ca_file is not None:
-            file = tls.client_ca_file
-            context.load_verify_locations(tls.client_ca_file)
+
+
+@contextlib.contextmanager
+def _naming(*files: Path) -> Iterator[None]:
+    """Report an error of the block with the files that cannot be opened or, if all can, with all of them."""
+    try:
+        yield
     except OSError as error:  # including ssl.SSLError
+        # The error itself names no file.
+        named = [file for file in files if not _can_be_opened(file)] or files
         reason = error.strerror or "it cannot be used"
-        raise ExporterError(f"cannot take certificate or key from {file} ({reason}): check the file") from error
-    context.verify_mode = tls.client_auth
-    return context
+        text = f"cannot take certificate or key from {' or '.join(map(str, named))} ({reason}): check the file"
+        raise ExporterError(text) from error
+
+
+def _can_be_opened(file: Path) -> bool:
+    try:
+        file.open("rb").close()
+    except OSError:
+        return False
+    return True
 
 
 def _read_tls(table: Any, folder: Path) -> TlsConfig | list[str]:

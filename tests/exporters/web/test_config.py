@@ -97,6 +97,30 @@ client_ca_file: clients.crt}"
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("missing", ["server.crt", "server.key", "clients.crt"])
+def test_the_file_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
+    """And no other."""
+    for name in ("server", "clients"):
+        make_certificate(tmp_path, name)
+    tls = TlsConfig(tmp_path / "server.crt", tmp_path / "server.key", ssl.CERT_REQUIRED, tmp_path / "clients.crt")
+    make_tls_context(tls)
+    (tmp_path / missing).unlink()
+    with pytest.raises(ExporterError) as refused:
+        make_tls_context(tls)
+    expected = f"cannot take certificate or key from {tmp_path / missing} (No such file or directory): check the file"
+    assert str(refused.value) == expected
+
+
+@pytest.mark.tools
+def test_a_certificate_and_a_key_that_do_not_belong_together_are_both_named(tmp_path: Path) -> None:
+    """OpenSSL does not say which of them is at fault."""
+    for name in ("server", "clients"):
+        make_certificate(tmp_path, name)
+    with pytest.raises(ExporterError, match=r"from .*server\.crt or .*clients\.key \(.*mismatch"):
+        make_tls_context(TlsConfig(tmp_path / "server.crt", tmp_path / "clients.key"))
+
+
+@pytest.mark.tools
 def test_an_encrypted_key_is_reported(tmp_path: Path) -> None:
     """Nobody is asked for its password: a server in the background would wait for it without end."""
     make_certificate(tmp_path, "server")
