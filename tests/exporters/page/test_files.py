@@ -94,6 +94,12 @@ def test_no_text_can_become_markup(name: str) -> None:
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", text)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".js")])
+def test_no_name_of_kafka_meets_what_objects_inherit(name: str) -> None:
+    """A script fills no object that inherits, as `{}` does: it has a `constructor` before any topic of that name."""
+    assert not re.search(r"[^=]=\s*\{\s*\};", (STATIC / name).read_text())
+
+
 def test_every_file_is_used_and_every_used_file_is_there() -> None:
     """The files used by the page and its scripts are exactly the existing ones."""
     named = set(re.findall(r'"page/([^"]+)"', (STATIC / "index.html").read_text()))

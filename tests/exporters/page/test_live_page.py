@@ -246,6 +246,22 @@ def test_a_rebalance_is_explained(browser: Browser) -> None:
         assert browser.complaints() == []
 
 
+def test_topics_may_be_named_as_what_objects_inherit(browser: Browser) -> None:
+    """Partitions before and after are shown, of topics with names that mean something to JavaScript."""
+    before, after = {"__proto__": [0, 1], "toString": [3]}, {"__proto__": [1], "constructor": [2]}
+    member = PAYMENTS.members[0]
+    changes = {
+        "members_before": (replace(member, partitions=before),),
+        "members_after": (replace(member, partitions=after),),
+    }
+    view = make_view(group_row(), put(make_rebalance("1", **changes)))
+    with showing(browser, view, "#/groups/prod/payments/rebalances/1"):
+        assert browser.texts("#rebalance [aria-label='Before and after'] tbody tr") == [
+            "c@10.0.0.1 3 → 2 +1 constructor:2 \u22122 __proto__:0 toString:3 __proto__:1",
+        ]
+        assert browser.complaints() == []
+
+
 def test_a_rebalance_is_described_in_the_same_words_as_in_the_terminal(browser: Browser) -> None:
     """The texts about a rebalance are shared with the terminal; only the page draws arrows."""
     rebalance = make_rebalance("1", left=("c-9", "c-10"), moves=None, generation_from=3)

@@ -183,7 +183,8 @@ function owned(member) {
 }
 
 function regroup(names) {
-  const found = {};
+  // Without what other objects inherit: a topic may be named `constructor` or `__proto__`.
+  const found = Object.create(null);
   for (const name of names) {
     const [topic, number] = JSON.parse(name);
     (found[topic] ??= []).push(number);
