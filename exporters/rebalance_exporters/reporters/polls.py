@@ -1,7 +1,10 @@
 """Tracks how an application uses its consumer: when the last poll returned, how many records, and how many are done.
 
 The thread that polls writes, the reporting thread reads. Neither waits for the other: every field is replaced as a
-whole, and a report that mixes two moments a microsecond apart does no harm. Time comes from the caller's clock.
+whole, and a report that mixes two moments a microsecond apart does no harm.
+
+Times are kept in ms of the monotonic clock, and become epoch times when they are reported: after a step of the system's
+clock a report has the ages that it had before.
 """
 
 from __future__ import annotations
@@ -13,10 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+#: A difference of the clocks that changes by less, in ms, is kept, so that a time is the same in each report.
+_STEP_MS = 100
+
 
 def wall_ms() -> int:
     """Return the time in ms since 1970."""
     return int(time.time() * 1000)
+
+
+def monotonic_ms() -> float:
+    """Return the time in ms since some moment; no step of the system's clock changes it."""
+    return time.monotonic() * 1000
+
+
+def measure_offset_ms() -> float:
+    """Return what has to be added to `monotonic_ms` at present for ms since 1970."""
+    return time.time() * 1000 - monotonic_ms()
 
 
 class PollTracker:
@@ -27,11 +43,18 @@ class PollTracker:
     do the work of a poll between records: then each record counts as a poll.
     """
 
-    def __init__(self, clock: Callable[[], int] = wall_ms) -> None:
-        """`clock` gives epoch ms."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = monotonic_ms,
+        measure_offset: Callable[[], float] = measure_offset_ms,
+    ) -> None:
+        """`clock` gives ms that no step changes, `measure_offset` what has to be added for epoch ms."""
         self._clock = clock
-        self._waiting_since_ms: int | None = None
-        self._returned_ms: int | None = None
+        self._measure_offset = measure_offset
+        #: Replaced by the reporting thread only.
+        self._offset_ms = measure_offset()
+        self._waiting_since_ms: float | None = None
+        self._returned_ms: float | None = None
         self._records: int | None = None
         self._handed: int | None = None
         self._done: int | None = None
@@ -77,9 +100,19 @@ class PollTracker:
         records of the last poll that are done, null if the client is not used as an iterator.
         """
         waiting_since_ms = self._waiting_since_ms
+        self._follow_steps()
         return {
-            "last_poll_return_ms": self._returned_ms if waiting_since_ms is None else None,
-            "waiting_since_ms": waiting_since_ms,
+            "last_poll_return_ms": self._as_epoch_ms(self._returned_ms) if waiting_since_ms is None else None,
+            "waiting_since_ms": self._as_epoch_ms(waiting_since_ms),
             "records_in_last_poll": self._records,
             "records_done": self._done,
         }
+
+    def _follow_steps(self) -> None:
+        measured_ms = self._measure_offset()
+        if abs(measured_ms - self._offset_ms) >= _STEP_MS:
+            self._offset_ms = measured_ms
+
+    def _as_epoch_ms(self, at_ms: float | None) -> int | None:
+        """Return a time of the monotonic clock in epoch ms; null stays null."""
+        return None if at_ms is None else int(at_ms + self._offset_ms)

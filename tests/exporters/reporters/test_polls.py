@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rebalance_exporters.reporters.polls import PollTracker
+from rebalance_exporters.reporters.polls import PollTracker, wall_ms
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 
 @pytest.fixture
 def polls() -> PollTracker:
-    return PollTracker(Clock())
+    return PollTracker(Clock(), lambda: 0)
 
 
 def reported(polls: PollTracker) -> tuple[int | None, int | None, int | None, int | None]:
@@ -88,3 +88,35 @@ def test_an_iterator_that_ends_gives_the_application_back_to_itself(polls):
     polls.enter_next()
     polls.leave_next(found=False)
     assert reported(polls) == (1002, None, 0, 0)
+
+
+class Clocks:
+    """Stands in for the module `time`: the system's clock can be set, the monotonic one only goes on."""
+
+    def __init__(self) -> None:
+        self.passed_seconds, self.set_by_seconds = 0.0, 1_000.0
+
+    def time(self) -> float:
+        return self.passed_seconds + self.set_by_seconds
+
+    def monotonic(self) -> float:
+        return self.passed_seconds
+
+
+def test_a_step_of_the_systems_clock_changes_no_age(monkeypatch):
+    """Times of polls follow it, as the report's own time does; a difference of a few ms is no step."""
+    clocks = Clocks()
+    monkeypatch.setattr("rebalance_exporters.reporters.polls.time", clocks)
+    polls = PollTracker()
+    polls.enter_poll()
+    polls.leave_poll(7)
+    clocks.passed_seconds += 2
+    assert (wall_ms(), reported(polls)) == (1_002_000, (1_000_000, None, 7, None))
+    clocks.set_by_seconds += 0.005
+    assert reported(polls) == (1_000_000, None, 7, None)
+    clocks.set_by_seconds += 600
+    assert (wall_ms(), reported(polls)) == (1_602_005, (1_600_005, None, 7, None))
+    polls.enter_poll()
+    clocks.set_by_seconds -= 1_200
+    clocks.passed_seconds += 1
+    assert (wall_ms(), reported(polls)) == (403_005, (None, 402_005, 7, None))
