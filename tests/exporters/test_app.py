@@ -2,6 +2,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from gzip import decompress as gunzip
 from urllib.parse import quote
 
@@ -359,6 +360,23 @@ def test_scrapes_at_the_same_time_share_one_rendering() -> None:
     packed, plain, packed_too, later = asyncio.run(scrape())
     assert (plain, later, gunzip(packed), packed_too) == (b"body\n", b"body\n", b"body\n", packed)
     assert rendered == [Style.TEXT, Style.TEXT]
+
+
+def test_scrapes_do_not_wait_for_followers_of_events() -> None:
+    """Nor for settings files that are read again: both use the threads of the event loop, which they may fill."""
+    release = threading.Event()
+
+    async def scrape() -> bytes:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        other = asyncio.create_task(asyncio.to_thread(release.wait, 30))
+        scraped = asyncio.create_task(SharedScrapes(lambda _: b"body\n").body(Style.TEXT, gzip=True))
+        await asyncio.wait([scraped, other], return_when=asyncio.FIRST_COMPLETED)
+        assert not other.done()
+        release.set()
+        await other
+        return await scraped
+
+    assert gunzip(asyncio.run(scrape())) == b"body\n"
 
 
 def test_a_rendering_that_fails_is_tried_again() -> None:
