@@ -15,9 +15,11 @@ TEST_FILES = $(sort $(shell grep -r$(2)E --include='test_*.py' '$(3)\.($(subst $
 JVM_FILES = $(call TEST_FILES,$(JVM),l,mark)
 COMPONENT_FILES = $(call TEST_FILES,$(COSTLY),l,mark)
 UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
-# The Spark tests are with the others, so that both parts of `make unit` take as long.
-STREAMING_FOLDERS := wire groups activity observed detect engine diagnosis brokers recordings following devtools
-STREAMING_TESTS := $(addprefix tests/,$(addsuffix /%,$(STREAMING_FOLDERS)))
+# The folders of three of the four parts of `make unit`; the fourth has the rest. They take about as long as each other.
+UNIT_RULES := detect engine
+UNIT_INPUTS := wire groups activity observed recordings brokers following diagnosis devtools
+UNIT_PAGES := $(addprefix exporters/,terminal api web page metrics)
+UNIT_TESTS = $(addprefix tests/,$(addsuffix /%,$(1)))
 # Not empty if a recent Go is installed: tools built with it need not wait for the environment.
 GO := $(shell .ci/go-tools --has-go && echo yes)
 # Without bytecode files pytest would rewrite the assertions of every file again in every process.
@@ -35,7 +37,7 @@ MINUTES ?= 30
 SEED ?= $(shell echo $$(($$(date +%s) / 86400 * 1000000)))
 
 .DEFAULT_GOAL := help
-.PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-streaming unit-others component-test jvm-test spark-test broker-test e2e bench docs lock audit release clean
+.PHONY: help pictures setup demo test test-all accuracy faults fuzz charts lint format type unit unit-rules unit-inputs unit-pages unit-others component-test jvm-test spark-test broker-test e2e bench docs lock audit release clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,14 +102,17 @@ format: setup ## Rewrite the sources in the house format
 type: setup ## mypy --strict
 	$(BIN)/mypy
 
+UNIT_RUNS := unit-rules unit-inputs unit-pages unit-others
 unit: setup ## Tests of the code alone (seconds): nothing but Python is needed
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync --keep-going unit-streaming unit-others
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync --keep-going $(UNIT_RUNS)
 
-# Two runs of about the same duration, each of which collects only its own part: xdist workers would each collect all,
-# and their reports of thousands of tests take as long as half of the tests.
-unit-streaming: UNIT_PART = $(filter $(STREAMING_TESTS),$(UNIT_FILES))
-unit-others: UNIT_PART = $(filter-out $(STREAMING_TESTS),$(UNIT_FILES))
-unit-streaming unit-others: setup
+# Each run collects only its own part: xdist workers would each collect all, and their reports of thousands of tests take as
+# long as half of the tests. Tests of servers and clients wait for each other's threads, so there are more runs than cores.
+unit-rules: UNIT_PART = $(filter $(call UNIT_TESTS,$(UNIT_RULES)),$(UNIT_FILES))
+unit-inputs: UNIT_PART = $(filter $(call UNIT_TESTS,$(UNIT_INPUTS)),$(UNIT_FILES))
+unit-pages: UNIT_PART = $(filter $(call UNIT_TESTS,$(UNIT_PAGES)),$(UNIT_FILES))
+unit-others: UNIT_PART = $(filter-out $(call UNIT_TESTS,$(UNIT_RULES) $(UNIT_INPUTS) $(UNIT_PAGES)),$(UNIT_FILES))
+$(UNIT_RUNS): setup
 	$(BIN)/python -m pytest -q -m "not ($(COSTLY))" --timeout=1800 --randomly-dont-reset-seed $(UNIT_PART)
 
 # Without these tools the tests of the chart are skipped with a message. Without Go, pip of the environment installs one.
