@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rebalance_contract import QueryStatus
+from rebalance_contract import LogTotals, QueryStatus
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import startup
@@ -31,6 +31,7 @@ class Disk:
     moved: int = 0
     other: QueryStatus | None = None
     is_unreadable: bool = False
+    inputs: LogTotals | None = None
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -39,6 +40,8 @@ class Disk:
             "older_layout": lambda *_: None,
             "read_rebuild_values": lambda _spark, _path, asked: RebuildValues(asked, self.values),
             "store_rebuild_values": self._keep,
+            "read_inputs": lambda *_: self.inputs,
+            "store_inputs": self._keep_inputs,
             "has_begun": lambda _spark, _path, query: query in self.begun,
             "set_aside": self._set_aside,
             "read_published": self._read,
@@ -70,8 +73,11 @@ class Disk:
         if values.kept():
             self.is_there, self.values = True, values.kept()
 
+    def _keep_inputs(self, _spark: Any, _path: str, inputs: LogTotals) -> None:
+        self.inputs = inputs
+
     def _set_aside(self, *_: Any) -> str:
-        self.is_there, self.values, self.begun = False, (), set()
+        self.is_there, self.values, self.begun, self.inputs = False, (), set(), None
         self.moved += 1
         return "moved"
 
@@ -92,6 +98,15 @@ def test_a_word_rebuilds_once(disk: Disk) -> None:
         assert disk.start("monday") is None
     assert disk.start() is None
     assert disk.moved == 1
+
+
+def test_a_rebuild_keeps_the_eras(disk: Disk) -> None:
+    """The published rows, from which it continues, have them."""
+    disk.end_batches()
+    disk.inputs = LogTotals("prod", "membership", 1)
+    disk.start("monday")
+    assert disk.moved == 1
+    assert disk.inputs == LogTotals("prod", "membership", 1)
 
 
 def test_a_start_that_is_ended_too_early_is_made_up_for(disk: Disk) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
 from rebalance_streaming.background import repeat_until
+from rebalance_streaming.brokers.kept_eras import with_kept
 from rebalance_streaming.brokers.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
@@ -99,6 +100,13 @@ class InputWatcher:
         """Return the query's unread records in partitions that were truncated or recreated (`LogWatch.unread`)."""
         with self._lock:
             return self._watches[query].unread()
+
+    def raise_eras(self, kept: Iterable[LogTotals]) -> None:
+        """Raise eras to those that the checkpoint stores, before the first check."""
+        with self._lock:
+            for each in kept:
+                if (known := self._watches.get(each.query)) is not None:
+                    self._watches[each.query] = with_kept(known, each, self._inputs[each.query])
 
     def totals(self, cluster: str, now_ms: int) -> list[LogTotals]:
         """Return the rows to publish, one per query."""

@@ -1,11 +1,13 @@
 """The application's checkpoint: how far it has read, and which records of the log are history.
 
 One directory per layout version has the checkpoints of both queries and `monitor.json`, which ties them to a cluster.
+`inputs-QUERY.json` has the eras with which a query was last started.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from rebalance_contract import QUERIES, Participant
+from rebalance_contract import QUERIES, ContractError, LogTotals, Participant, decode, encode
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
@@ -96,6 +98,38 @@ def store_rebuild_values(spark: SparkSession, path: str, values: RebuildValues) 
         hadoop_files.write(spark, _values_file(path), encode_values(values.kept()))
     except Py4JJavaError as error:
         raise _unusable(path, error) from None
+
+
+def read_inputs(spark: SparkSession, path: str, query: str, warn: Callable[[str], None]) -> LogTotals | None:
+    """Return the row of a query's inputs stored in the checkpoint; null if there is none.
+
+    A damaged file counts as none and is reported to `warn`. Raises StreamError if the checkpoint cannot be used.
+    """
+    file = _inputs_file(path, query)
+    try:
+        return decode(hadoop_files.read(spark, file), LogTotals) if hadoop_files.exists(spark, file) else None
+    except Py4JJavaError as error:
+        if not _is_damage(error):
+            raise _unusable(path, error) from None
+    except ContractError:
+        pass
+    warn(
+        f"{file} is damaged: how often inputs of the {query} query were cut or recreated is known from the status "
+        "topic only; check that it was not recreated meanwhile"
+    )
+    return None
+
+
+def store_inputs(spark: SparkSession, path: str, inputs: LogTotals) -> None:
+    """Store the row of a query's inputs. Raises StreamError if that fails."""
+    try:
+        hadoop_files.write(spark, _inputs_file(path, inputs.query), encode(inputs))
+    except Py4JJavaError as error:
+        raise _unusable(path, error) from None
+
+
+def _inputs_file(path: str, query: str) -> str:
+    return f"{_absolute(path)}/{LAYOUT}/inputs-{query}.json"
 
 
 def _values_file(path: str) -> str:

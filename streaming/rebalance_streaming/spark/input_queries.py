@@ -15,7 +15,7 @@ from rebalance_streaming.brokers.cluster import Cluster, LogEnds
 from rebalance_streaming.brokers.ownership import QueryOwnership
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.activity import ACTIVITY, pack_activity
-from rebalance_streaming.spark.checkpoint import query_path
+from rebalance_streaming.spark.checkpoint import query_path, store_inputs
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows, fold_groups
 from rebalance_streaming.spark.offset_log import check_batches, go_back
@@ -128,6 +128,17 @@ def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInput
     return _start(rows.withColumn("topic", F.lit(config.activity_topic)), config, inputs, ACTIVITY)
 
 
+def prepare_checkpoint(spark: SparkSession, path: str, query: str, watched: WatchedInputs) -> None:
+    """Check the checkpoint of a stopped query, store its eras, and move it to the start of unread records.
+
+    The eras come first: a query that was moved, or has read on, must never be started again with lower ones, even if
+    the status topic does not have them. Raises StreamError if the checkpoint cannot be used.
+    """
+    check_batches(spark, path, query)
+    store_inputs(spark, path, watched.to_keep(query))
+    go_back(spark, path, query, watched.unread(query))
+
+
 def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str) -> StreamingQuery:
     trigger_ms = config.activity_trigger_ms if name == ACTIVITY else config.membership_trigger_ms
     client = {f"kafka.{key}": value for key, value in inputs.properties.items()}
@@ -139,7 +150,6 @@ def _start(rows: DataFrame, config: StreamConfig, inputs: QueryInputs, name: str
     writer = rows.writeStream.format("kafka").queryName(name).outputMode("append").options(**client)
     # Rows are bounded (rebalance_contract.bounds); the client's own limit must not be lower.
     writer = writer.option("kafka.max.request.size", str(2 * MAX_ROW_BYTES))
-    check_batches(rows.sparkSession, config.checkpoint, name)
-    go_back(rows.sparkSession, config.checkpoint, name, inputs.watched.unread(name))
+    prepare_checkpoint(rows.sparkSession, config.checkpoint, name, inputs.watched)
     writer = writer.option("checkpointLocation", query_path(config.checkpoint, name))
     return writer.trigger(processingTime=f"{trigger_ms} milliseconds").start()

@@ -14,9 +14,11 @@ from dataclasses import replace
 from confluent_kafka import KafkaException
 
 from rebalance_contract import LogTotals
+from rebalance_kafka.clock import epoch_ms
 from rebalance_streaming.activity.commits import LogEra
 from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.brokers.input_watcher import InputWatcher
+from rebalance_streaming.brokers.kept_eras import without_awaited
 from rebalance_streaming.brokers.log_watch import IncidentKind, Positions, Unread
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.activity import ACTIVITY
@@ -72,6 +74,15 @@ class WatchedInputs:
         eras = {partition: LogEra(first_live) for partition, first_live in self._first_live.items()}
         later = self._watcher.eras(query, self._config.source_topic)
         return {**eras, **{partition: LogEra(0, era) for partition, era in later.items()}}
+
+    def raise_eras(self, kept: Iterable[LogTotals]) -> None:
+        """Raise eras to those that the checkpoint stores, before queries continue."""
+        self._watcher.raise_eras(kept)
+
+    def to_keep(self, query: str) -> LogTotals:
+        """Return the row of a query's inputs to store in the checkpoint before the query is started."""
+        rows = self._watcher.totals(self._config.cluster, epoch_ms())
+        return without_awaited(next(each for each in rows if each.query == query))
 
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
         """Return the unread records of a query in partitions that were truncated or recreated, before its start."""

@@ -34,6 +34,7 @@ from rebalance_streaming.diagnosis.inputs import StatusReader
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.activity import ACTIVITY
+from rebalance_streaming.spark.checkpoint import read_inputs
 from rebalance_streaming.spark.class_archive import ClassArchive
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS, start_diagnosis
 from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, start_activity, start_membership
@@ -171,6 +172,8 @@ def _run_queries(
 def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
     """Check for changes of the inputs since the checkpoint was written, and publish them before queries continue."""
     here = [name for name in INPUT_QUERIES if name in config.queries]
+    kept = [read_inputs(spark, config.checkpoint, name, to.listeners.warn) for name in here]
+    inputs.watched.raise_eras(each for each in kept if each is not None)
     inputs.watched.resume({name: positions(spark, config.checkpoint, name) for name in here}, to.listeners.warn)
     to.publish_totals(inputs.watched.changed_totals(epoch_ms()))
 
@@ -242,7 +245,10 @@ class _Publishing:
         self.publisher.send()
 
     def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:
-        """Publish eras before a query is started with them, because the next start knows them only from these rows."""
+        """Publish eras before a query is started with them.
+
+        If brokers do not take them in time, the checkpoint has them all the same (`prepare_checkpoint`).
+        """
         for row in rows:
             self.publish(row)
         if rows:

@@ -29,8 +29,10 @@ from rebalance_streaming.spark.checkpoint import (
     has_checkpoint,
     older_layout,
     open_checkpoint,
+    read_inputs,
     read_rebuild_values,
     set_aside,
+    store_inputs,
     store_rebuild_values,
 )
 from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, ReadUp
@@ -203,10 +205,15 @@ def _take_up(
         return None
     published = read_published(config, found.cluster, found.statuses, listeners.warn, listeners.on_read).without(begun)
     if anew:
+        # The published rows have these eras, too.
+        kept = [read_inputs(spark, config.checkpoint, name, listeners.warn) for name in INPUT_QUERIES]
         # Only after everything has been read: otherwise the old checkpoint must stay in place.
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")
         store_rebuild_values(spark, config.checkpoint, values)
+        for each in kept:
+            if each is not None:
+                store_inputs(spark, config.checkpoint, each)
     listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
     return published
 
