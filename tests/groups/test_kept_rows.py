@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rebalance_contract import CountedFrom, GroupLag, GroupSnapshot, Probe, QueryStatus, Rebalance, decode
-from rebalance_streaming.groups.model import load_state
+from rebalance_streaming.groups.model import UNREADABLE, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
 
 #: Written by the commit before `counted_from`, from the recording classic-kp3-range-join-leave.
@@ -40,3 +40,18 @@ def test_state_of_before_goes_on():
     after, rebalances = observe(state, probe)
     assert (after.snapshot.coordinator, rebalances) == (7, ())
     assert after.snapshot.counters == state.snapshot.counters
+
+
+def test_a_damaged_state_is_unreadable():
+    """Whichever byte is wrong or missing: its group is set aside, and any other error is not its state's."""
+    blob = dump_state(new_state("prod", "g" * 40))
+    damaged = [blob[:at] for at in range(len(blob))]
+    damaged += [blob[:at] + b"\xff" + blob[at + 1 :] for at in range(len(blob))]
+    damaged += [b"\x78", b"\x78\x9c garbage"]
+    found = set[str]()
+    for each in damaged:
+        try:
+            load_state(each)
+        except UNREADABLE as error:
+            found.add(type(error).__name__)
+    assert found == {"DecodeError", "ValidationError", "UnicodeDecodeError", "error"}

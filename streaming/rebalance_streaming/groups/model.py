@@ -206,8 +206,12 @@ def dump_state(state: FoldState) -> bytes:
     return packed if len(packed) < _COMPRESSED_FROM_BYTES else zlib.compress(packed, level=1)
 
 
+#: What `load_state` raises for invalid bytes.
+UNREADABLE = (msgspec.MsgspecError, zlib.error, UnicodeDecodeError, RecursionError)
+
+
 def load_state(blob: bytes) -> FoldState:
-    """Read a state back. Raises msgspec.MsgspecError or zlib.error for invalid bytes."""
+    """Read a state back. Raises one of `UNREADABLE` for invalid bytes."""
     return _decoder.decode(zlib.decompress(blob) if blob.startswith(_ZLIB_HEADER) else blob)
 
 

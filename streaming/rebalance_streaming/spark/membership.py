@@ -50,7 +50,14 @@ from rebalance_streaming.activity.probes import unpack_probe
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.groups import counts
 from rebalance_streaming.groups.fold import fold, group_of
-from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
+from rebalance_streaming.groups.model import (
+    UNREADABLE,
+    FoldState,
+    GroupRecord,
+    dump_state,
+    load_state,
+    new_state,
+)
 from rebalance_streaming.groups.probed import take_probe
 from rebalance_streaming.spark.progress import observe_newest
 from rebalance_streaming.spark.source import is_offset_commit
@@ -293,15 +300,7 @@ class GroupProcessor(StatefulProcessor):
         after = self._take_up(bucket) if kept is None else own.copy()
         outputs: list[Output] = []
         for group, of_group in by_group.items():
-            try:
-                state, written = self._fold_group(group, of_group, after)
-            except Exception as error:
-                # Its state cannot be read or written: leave it unchanged and continue with the other groups.
-                after.count_error("group", error)
-                continue
-            outputs += written
-            if state is not None and state.snapshot.state == GroupState.DELETED:
-                after.deleted.append((state.snapshot.updated_at_ms or 0, group))
+            outputs += self._fold_group(group, of_group, after)
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
@@ -326,10 +325,37 @@ class GroupProcessor(StatefulProcessor):
             frozenset(group for group, each in snapshots.items() if each.log_offset is not None),
         )
 
-    def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> tuple[FoldState | None, list[Output]]:
-        """Fold one group's rows; return its state (null if nothing is known of it yet) and the output rows."""
+    def _fold_group(self, group: str, rows: list[Row], bucket: _Bucket) -> list[Output]:
+        """Fold one group's rows, store its state and return the output rows.
+
+        A state that cannot be read or serialised is left unchanged, and the group is quarantined. An error of Spark's
+        state store is not the group's: it fails the task, and Spark repeats the task with the same rows.
+        """
         kept = self._groups.getValue((group,))
-        before = new_state(self._config.cluster, group) if kept is None else load_state(bytes(kept[0]))
+        try:
+            folded = self._fold_rows(group, None if kept is None else bytes(kept[0]), rows, bucket)
+        except MemoryError:
+            raise
+        except Exception as error:
+            bucket.count_error("group", error)
+            return []
+        if folded is None:
+            return []
+        state, blob, outputs = folded
+        self._groups.updateValue((group,), (blob,))
+        if state.snapshot.state == GroupState.DELETED:
+            bucket.deleted.append((state.snapshot.updated_at_ms or 0, group))
+        return outputs
+
+    def _fold_rows(
+        self, group: str, kept: bytes | None, rows: list[Row], bucket: _Bucket
+    ) -> tuple[FoldState, bytes, list[Output]] | None:
+        """Fold one group's rows into its serialised state `kept` (null: it has none yet).
+
+        Returns the new state, the same serialised, and the output rows; null if nothing is known of the group yet. Does
+        not call Spark, so that whatever it raises, except MemoryError, is due to the group.
+        """
+        before = new_state(self._config.cluster, group) if kept is None else load_state(kept)
         state = before
         changed: dict[str, Rebalance] = {}
         is_rebuilt = group in bucket.rebuilt
@@ -340,18 +366,19 @@ class GroupProcessor(StatefulProcessor):
                     state, rebalances = take_probe(state, each, reads_log=self._config.reads_log)
                 else:
                     state, rebalances = fold(state, each)
+            except MemoryError:
+                raise
             except Exception as error:
                 # A record that cannot be folded changes nothing.
                 bucket.count_error("probe" if self._is_probe(row) else "record", error)
                 continue
             changed |= {one.rebalance_id: one for one in rebalances}
         if kept is None and state == before:
-            return None, []
-        self._groups.updateValue((group,), (dump_state(state),))
+            return None
         outputs = [self._rebalance_row(one) for one in changed.values()]
         if state.snapshot != before.snapshot:
             outputs.append(self._group_row(state.snapshot))
-        return state, outputs
+        return state, dump_state(state), outputs
 
     def _in_order(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield a group's rows, which Spark passes in any order: records in the order of the log, probes at their time.
@@ -417,7 +444,7 @@ class GroupProcessor(StatefulProcessor):
             found = self._groups.getValue((group,))
             try:
                 snapshot = None if found is None else load_state(bytes(found[0])).snapshot
-            except Exception as error:
+            except UNREADABLE as error:
                 # As for records of such a group: leave the unreadable state unchanged, for a version that can read it.
                 bucket.count_error("group", error)
                 continue
