@@ -463,6 +463,21 @@ def test_totals_are_kept_though_nothing_new_was_read(clock: dict[str, int]):
     assert query.store.buckets[membership.TOTALS].own.value is not None
 
 
+def test_records_are_counted_once_though_a_rebuild_is_restarted():
+    """Before it has read again what its totals count: the positions of these are known from the checkpoint."""
+    eras, rows = {7: LogEra(0)}, [group_row("g", each, each) for each in range(1, 13)]
+    before = Query(eras)
+    before.take(rows[:10])
+    totals = counts.restore(before.records(), None, CONFIG.source_topic)
+    rebuilt = Query(eras, published=PublishedRows(totals=totals))
+    rebuilt.take(rows[:4])
+    restarted = Query(eras, published=PublishedRows(counted=totals.positions))
+    restarted.store.buckets = rebuilt.store.buckets
+    for part in (rows[4:7], rows[7:], rows[7:]):
+        restarted.take(part)
+    assert sum(each.count for each in restarted.records().records) == 12
+
+
 def test_every_bucket_takes_its_own_up_in_the_first_batch(monkeypatch: pytest.MonkeyPatch):
     """Whatever the batch contains: a later start does not get the published rows.
 

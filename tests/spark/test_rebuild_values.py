@@ -12,12 +12,14 @@ import pytest
 from rebalance_contract import LogTotals, QueryStatus
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.groups.counts import CountTotals
 from rebalance_streaming.spark import startup
 from rebalance_streaming.spark.membership import PublishedRows
 from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
 from spark.another_stream import OtherStream
 
-_PUBLISHED = PublishedRows({3: b"packed"}, 7, activity={"__consumer_offsets/0": (0, 9)})
+_COUNTED = {"__consumer_offsets/0": (0, 8)}
+_PUBLISHED = PublishedRows({3: b"packed"}, 7, CountTotals(_COUNTED), activity={"__consumer_offsets/0": (0, 9)})
 
 
 @dataclass
@@ -32,6 +34,7 @@ class Disk:
     other: QueryStatus | None = None
     is_unreadable: bool = False
     inputs: LogTotals | None = None
+    counted: dict[str, tuple[int, int]] | None = None
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -40,6 +43,7 @@ class Disk:
             "older_layout": lambda *_: None,
             "read_rebuild_values": lambda _spark, _path, asked: RebuildValues(asked, self.values),
             "store_rebuild_values": self._keep,
+            "store_counted": self._keep_counted,
             "read_inputs": lambda *_: self.inputs,
             "store_inputs": self._keep_inputs,
             "has_begun": lambda _spark, _path, query: query in self.begun,
@@ -73,11 +77,15 @@ class Disk:
         if values.kept():
             self.is_there, self.values = True, values.kept()
 
+    def _keep_counted(self, _spark: Any, _path: str, counted: dict[str, tuple[int, int]]) -> None:
+        self.is_there, self.counted = True, counted
+
     def _keep_inputs(self, _spark: Any, _path: str, inputs: LogTotals) -> None:
         self.inputs = inputs
 
     def _set_aside(self, *_: Any) -> str:
         self.is_there, self.values, self.begun, self.inputs = False, (), set(), None
+        self.counted = None
         self.moved += 1
         return "moved"
 
@@ -107,6 +115,17 @@ def test_a_rebuild_keeps_the_eras(disk: Disk) -> None:
     disk.start("monday")
     assert disk.moved == 1
     assert disk.inputs == LogTotals("prod", "membership", 1)
+
+
+def test_a_rebuild_remembers_what_its_totals_count(disk: Disk) -> None:
+    """Until the membership query has state: later positions of the published totals include what it has read since."""
+    disk.start("monday", queries=("activity",))
+    assert disk.counted is None
+    disk.start("tuesday")
+    assert disk.counted == _COUNTED
+    disk.counted, disk.begun = None, {"membership"}
+    disk.start("tuesday")
+    assert disk.counted is None
 
 
 def test_a_start_that_is_ended_too_early_is_made_up_for(disk: Disk) -> None:

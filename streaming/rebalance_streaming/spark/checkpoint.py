@@ -1,13 +1,14 @@
 """The application's checkpoint: how far it has read, and which records of the log are history.
 
 One directory per layout version has the checkpoints of both queries and `monitor.json`, which ties them to a cluster.
-`inputs-QUERY.json` has the eras with which a query was last started.
+`inputs-QUERY.json` has the eras with which a query was last started, `counted.json` the positions up to which the
+totals that a rebuild began with count records.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from rebalance_contract import QUERIES, ContractError, LogTotals, Participant, decode, encode
 from rebalance_streaming.errors import StreamError
+from rebalance_streaming.groups.counts import Position
 from rebalance_streaming.spark import hadoop_files
 from rebalance_streaming.spark.rebuild_values import RebuildValues, decode_values, encode_values
 from rebalance_streaming.spark.session import is_local
@@ -80,24 +82,14 @@ def read_rebuild_values(spark: SparkSession, path: str, asked: str) -> RebuildVa
 
     Raises StreamError if the checkpoint cannot be used, because unknown earlier values must not cause a rebuild.
     """
-    file, done = _values_file(path), tuple[str, ...]()
-    try:
-        if hadoop_files.exists(spark, file):
-            done = decode_values(hadoop_files.read(spark, file))
-    except Py4JJavaError as error:
-        if not _is_damage(error):
-            raise _unusable(path, error) from None
-    return RebuildValues(asked, done)
+    content = _read(spark, path, _values_file(path))
+    return RebuildValues(asked, () if content is None else decode_values(content))
 
 
 def store_rebuild_values(spark: SparkSession, path: str, values: RebuildValues) -> None:
     """Store the values of `stream.rebuild` as the first file of a new checkpoint. Raises StreamError."""
-    if not values.kept():
-        return
-    try:
-        hadoop_files.write(spark, _values_file(path), encode_values(values.kept()))
-    except Py4JJavaError as error:
-        raise _unusable(path, error) from None
+    if values.kept():
+        _write(spark, path, _values_file(path), encode_values(values.kept()))
 
 
 def read_inputs(spark: SparkSession, path: str, query: str, warn: Callable[[str], None]) -> LogTotals | None:
@@ -106,26 +98,63 @@ def read_inputs(spark: SparkSession, path: str, query: str, warn: Callable[[str]
     A damaged file counts as none and is reported to `warn`. Raises StreamError if the checkpoint cannot be used.
     """
     file = _inputs_file(path, query)
+    content = _read(spark, path, file)
     try:
-        return decode(hadoop_files.read(spark, file), LogTotals) if hadoop_files.exists(spark, file) else None
-    except Py4JJavaError as error:
-        if not _is_damage(error):
-            raise _unusable(path, error) from None
+        return None if content is None else decode(content, LogTotals)
     except ContractError:
-        pass
-    warn(
-        f"{file} is damaged: how often inputs of the {query} query were cut or recreated is known from the status "
-        "topic only; check that it was not recreated meanwhile"
-    )
-    return None
+        warn(
+            f"{file} is damaged: how often inputs of the {query} query were cut or recreated is known from the status "
+            "topic only; check that it was not recreated meanwhile"
+        )
+        return None
 
 
 def store_inputs(spark: SparkSession, path: str, inputs: LogTotals) -> None:
     """Store the row of a query's inputs. Raises StreamError if that fails."""
+    _write(spark, path, _inputs_file(path, inputs.query), encode(inputs))
+
+
+def read_counted(spark: SparkSession, path: str, warn: Callable[[str], None]) -> dict[str, Position]:
+    """Return, by `topic/partition`, up to which position the totals count records with which a rebuild began.
+
+    Empty for a checkpoint without a rebuild. A damaged file counts as none and is reported to `warn`. Raises
+    StreamError if the checkpoint cannot be used.
+    """
+    content = _read(spark, path, _counted_file(path))
     try:
-        hadoop_files.write(spark, _inputs_file(path, inputs.query), encode(inputs))
+        return {} if content is None else msgspec.json.decode(content, type=dict[str, Position])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        warn(
+            f"{_counted_file(path)} is damaged: if the rebuild of this checkpoint was interrupted, records that are "
+            "read again may be counted twice"
+        )
+        return {}
+
+
+def store_counted(spark: SparkSession, path: str, counted: Mapping[str, Position]) -> None:
+    """Store the positions of the totals with which a rebuild begins. Raises StreamError if that fails."""
+    _write(spark, path, _counted_file(path), msgspec.json.encode(counted))
+
+
+def _read(spark: SparkSession, path: str, file: str) -> bytes | None:
+    """Return the content of a file of the checkpoint: null if there is none, empty if it is damaged."""
+    try:
+        return hadoop_files.read(spark, file) if hadoop_files.exists(spark, file) else None
+    except Py4JJavaError as error:
+        if not _is_damage(error):
+            raise _unusable(path, error) from None
+        return b""
+
+
+def _write(spark: SparkSession, path: str, file: str, content: bytes) -> None:
+    try:
+        hadoop_files.write(spark, file, content)
     except Py4JJavaError as error:
         raise _unusable(path, error) from None
+
+
+def _counted_file(path: str) -> str:
+    return f"{_absolute(path)}/{LAYOUT}/counted.json"
 
 
 def _inputs_file(path: str, query: str) -> str:

@@ -124,17 +124,20 @@ class PublishedBucket(msgspec.Struct):
 class PublishedRows:
     """Rows published by the queries of another checkpoint, packed by bucket, and totals, to start a new one from.
 
-    `activity` has, by `topic/partition`, the position up to which the activity query has counted.
+    `activity` has, by `topic/partition`, the position up to which the activity query has counted. `counted` has those
+    of the totals with which the membership query began: its first batches read these records again, also if it has
+    been restarted in between and gets no rows.
     """
 
     buckets: Mapping[int, bytes] = field(default_factory=dict)
     group_count: int = 0
     totals: counts.CountTotals = field(default_factory=counts.CountTotals)
     activity: Mapping[str, counts.Position] = field(default_factory=dict)
+    counted: Mapping[str, counts.Position] = field(default_factory=dict)
 
     def without(self, queries: Container[str]) -> PublishedRows:
         """Return the rows for other queries than these, which have their own state already."""
-        left = PublishedRows(activity=self.activity) if MEMBERSHIP in queries else self
+        left = PublishedRows(activity=self.activity, counted=self.counted) if MEMBERSHIP in queries else self
         return replace(left, activity={}) if Participant.ACTIVITY.value in queries else left
 
 
@@ -206,7 +209,8 @@ def _make_addressing(
 
 def _counted_before(config: StreamConfig, eras: Mapping[int, LogEra], published: PublishedRows) -> dict[int, int]:
     """Return, by partition of the log, the offset up to which records are included in the published totals."""
-    places = {p: published.totals.positions.get(f"{config.source_topic}/{p}") for p in eras}
+    positions = {**published.counted, **published.totals.positions}
+    places = {p: positions.get(f"{config.source_topic}/{p}") for p in eras}
     return {p: at[1] for p, at in places.items() if at is not None and at[0] == eras[p].number}
 
 

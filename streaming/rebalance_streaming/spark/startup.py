@@ -29,9 +29,11 @@ from rebalance_streaming.spark.checkpoint import (
     has_checkpoint,
     older_layout,
     open_checkpoint,
+    read_counted,
     read_inputs,
     read_rebuild_values,
     set_aside,
+    store_counted,
     store_inputs,
     store_rebuild_values,
 )
@@ -160,9 +162,9 @@ def prepare(
         check_source_delivers(spark, found.cluster, properties, read.ends)
     # True also for a checkpoint whose log has not grown since it was created.
     is_first_start = baseline == now
-    return QueryInputs(
-        found.cluster, watched, read, properties, is_first_start, ownership, published or PublishedRows()
-    )
+    counted = read_counted(spark, config.checkpoint, listeners.warn)
+    published = replace(published or PublishedRows(), counted=counted)
+    return QueryInputs(found.cluster, watched, read, properties, is_first_start, ownership, published)
 
 
 def _take_up(
@@ -214,6 +216,8 @@ def _take_up(
         for each in kept:
             if each is not None:
                 store_inputs(spark, config.checkpoint, each)
+    if MEMBERSHIP in config.queries and MEMBERSHIP not in begun:
+        store_counted(spark, config.checkpoint, published.totals.positions)
     listeners.notify(f"{why}{published.group_count} groups continue from their published rows")
     return published
 
