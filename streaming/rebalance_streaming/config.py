@@ -6,7 +6,7 @@ The launcher reads the values from flags, the environment or a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -273,14 +273,34 @@ class StreamConfig:
         return problems
 
     def _topic_problems(self) -> list[str]:
-        taken = {self.source_topic, self.probes_topic, *(each.name for each in self.all_metric_topics)}
-        problems = []
+        metrics, logs = (
+            {each.name: None for each in found} for found in (self.all_metric_topics, self.all_broker_log_topics)
+        )
+        problems = self._taken_problems("metric_topics", metrics, topics.CLIENT_METRICS, "clients")
+        problems += self._taken_problems("broker_log_topics", logs, topics.BROKER_LOGS, "brokers' log shippers")
+        problems += [
+            f"stream.broker_log_topics names {name}, which stream.metric_topics names, too: take it out of one of them"
+            for name in sorted(logs.keys() & metrics.keys() - {self.metrics_topic})
+        ]
         for each in self.all_broker_log_topics:
-            if each.name in taken:
-                problems.append(f"stream.broker_log_topics names {each.name}, which is read as something else already")
             if not is_time_zone(each.time_zone):
                 problems.append(
                     f"stream.broker_log_topics has the time zone {each.time_zone!r} for {each.name}, which is none: "
                     "give a name such as Europe/Berlin"
                 )
         return problems
+
+    def _taken_problems(self, setting: str, names: Iterable[str], allowed: topics.Topic, writers: str) -> list[str]:
+        """Return a sentence for each name that is the watched log, or a topic of the monitor other than `allowed`.
+
+        Such a topic would be read as something else, and rows that the stream writes to it would be read again.
+        """
+        every = (*topics.TOPICS, *topics.OPTIONAL_TOPICS)
+        taken = {each.full_name(self.topic_prefix): "a topic of the monitor" for each in every if each != allowed}
+        taken[self.source_topic] = "the watched log"
+        return [
+            f"stream.{setting} names {name}, which is {taken[name]}: take it out, and name only topics to which "
+            f"{writers} write"
+            for name in names
+            if name in taken
+        ]
