@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,16 +22,25 @@ class ReplayError(ValueError):
     """A recording cannot be read; the text names the line and the problem."""
 
 
-class RecordedLine(msgspec.Struct):
-    """One line of a recording. `control` and `read_committed` exist in recordings made from log segments."""
+_Partition = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-    partition: int
-    offset: int
-    timestamp_ms: int
+
+class RecordedLine(msgspec.Struct):
+    """One line of a recording. `control` and `read_committed` exist in recordings made from log segments.
+
+    Numbers have the ranges of Kafka's records. `timestamp_ms` and `received_at_ms` are milliseconds since 1970;
+    `received_at_ms` is null if the recorder's clock was not noted.
+    """
+
+    partition: _Partition
+    offset: _Offset
+    timestamp_ms: _Long
     key_hex: str | None
     value_hex: str | None
     topic: str = OFFSETS_TOPIC
-    received_at_ms: int | None = None
+    received_at_ms: _Long | None = None
     control: bool = False
     read_committed: bool = True
     headers: dict[str, str | None] | list[Any] | None = None
