@@ -8,6 +8,7 @@ creates and fetches its tokens itself.
 from __future__ import annotations
 
 import json
+import math
 import ssl
 import time
 import urllib.error
@@ -79,8 +80,24 @@ class ClientCredentials:
         token = answer.get("access_token")
         if not isinstance(token, str) or not token:
             raise TokenError(f"{self.url} answered without an access_token: check kafka.sasl.oauthbearer.*")
+        return token, asked_at + self._life_seconds(answer), self.client_id, dict(self.extensions)
+
+    def _life_seconds(self, answer: Mapping[str, Any]) -> float:
+        """Return how long a token is valid, an hour if the endpoint does not say. Raises TokenError if it is no number.
+
+        Some endpoints send the number as text.
+        """
         life = answer.get("expires_in", _DEFAULT_LIFE_SECONDS)
-        return token, asked_at + float(life), self.client_id, dict(self.extensions)
+        try:
+            seconds = float(life)
+        except (TypeError, ValueError, OverflowError):
+            seconds = 0.0
+        if not 0 < seconds < math.inf:
+            raise TokenError(
+                f"{self.url} answered with expires_in {str(life)[:40]!r}, which is no number of seconds above 0: "
+                "check kafka.sasl.oauthbearer.*"
+            )
+        return seconds
 
     def _ask(self) -> dict[str, Any]:
         form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
