@@ -22,12 +22,17 @@ class JavaError(SimpleNamespace):
 
 
 class MemoryFiles:
-    """Content by path. While `failure` is not null, each call that `fails` names raises an error with this text."""
+    """Content by path. While `failure` is not null, each call that `fails` names raises an error with this text.
+
+    If `only` is not null, only the call with this number does, counted from 1.
+    """
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
         self.failure: str | None = None
         self.fails = {"exists", "read", "write", "rename", "listed", "delete"}
+        self.only: int | None = None
+        self.calls = 0
 
     def exists(self, _spark: Any, file: str) -> bool:
         self._check("exists")
@@ -60,7 +65,8 @@ class MemoryFiles:
         return True
 
     def _check(self, call: str) -> None:
-        if self.failure is not None and call in self.fails:
+        self.calls += 1
+        if self.failure is not None and call in self.fails and self.only in (None, self.calls):
             raise Py4JJavaError("An error occurred while calling o7.exists.\n", JavaError(text=self.failure))
 
 

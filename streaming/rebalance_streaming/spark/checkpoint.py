@@ -180,23 +180,26 @@ def _unusable(path: str, error: Py4JJavaError) -> StreamError:
 
 
 def has_checkpoint(spark: SparkSession, path: str) -> bool:
-    """Return whether there is a checkpoint of this layout at `path`, complete or not; false if `path` is unusable."""
+    """Return whether there is a checkpoint of this layout at `path`, complete or not.
+
+    Raises StreamError if that cannot be known, because an existing checkpoint must not be taken for a new one.
+    """
     try:
         return hadoop_files.exists(spark, f"{_absolute(path)}/{LAYOUT}")
-    except Py4JJavaError:
-        return False
+    except Py4JJavaError as error:
+        raise _unusable(path, error) from None
 
 
 def older_layout(spark: SparkSession, path: str) -> str | None:
-    """Return the newest layout older than this one that has a directory at `path`.
+    """Return the newest layout older than this one that has a directory at `path`; null if there is none.
 
-    Null if there is none, or if `path` is unusable.
+    Raises StreamError if `path` cannot be read.
     """
     try:
         names = (each.name for each in hadoop_files.listed(spark, _absolute(path)))
         found = {_number(match[0]): match[0] for name in names if (match := _LAYOUT_NAME.fullmatch(name))}
-    except Py4JJavaError:
-        return None
+    except Py4JJavaError as error:
+        raise _unusable(path, error) from None
     older = [number for number in found if number < _number(LAYOUT)]
     return found[max(older)] if older else None
 

@@ -1,0 +1,77 @@
+"""A file system that fails at a start ends it with a sentence, and is never taken for one without a checkpoint."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rebalance_streaming.config import StreamConfig
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark import startup
+from rebalance_streaming.spark.checkpoint import (
+    LAYOUT,
+    has_checkpoint,
+    older_layout,
+    read_rebuild_values,
+)
+from rebalance_streaming.spark.membership import PublishedRows
+from rebalance_streaming.spark.rebuild_values import encode_values
+from spark.another_stream import OtherStream
+from spark.memory_files import MemoryFiles, use_memory
+
+_SPARK: Any = None
+_MONITOR = f"/c/{LAYOUT}/monitor.json"
+_VALUES = f"/c/{LAYOUT}/rebuilds.json"
+_UNUSABLE = r"^cannot use checkpoint /c \(java\.io\.IOException: no route to host\); choose another"
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
+    """A checkpoint of this layout."""
+    files = use_memory(monkeypatch)
+    files.content[_MONITOR] = b"{}"
+    monkeypatch.setattr(startup, "read_published", lambda *_: PublishedRows())
+    monkeypatch.setattr(startup, "has_rows", lambda _: True)
+    return files
+
+
+def take_up(word: str = "", *, rebuild: bool = False) -> PublishedRows | None:
+    """Return what the queries of a start begin with."""
+    found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(None))
+    listeners = startup.Listeners(lambda _: None, lambda _: None, lambda _: None)
+    asked = startup.AskedRebuild(rebuild, False, threading.Event())
+    return startup._take_up(_SPARK, StreamConfig(checkpoint="/c", rebuild=word), found, listeners, asked)
+
+
+def test_an_error_says_nothing_of_what_is_there(files: MemoryFiles) -> None:
+    """Neither of this layout nor of older ones."""
+    assert has_checkpoint(_SPARK, "/c")
+    assert older_layout(_SPARK, "/c") is None
+    files.failure = "no route to host"
+    for look in (has_checkpoint, older_layout):
+        with pytest.raises(StreamError, match=_UNUSABLE):
+            look(_SPARK, "/c")
+
+
+def test_a_word_is_not_done_after_an_error(files: MemoryFiles) -> None:
+    """The next start rebuilds; it would not if the word were recorded in the checkpoint that is there."""
+    files.failure, files.only = "no route to host", 1
+    with pytest.raises(StreamError, match=_UNUSABLE):
+        take_up("monday")
+    assert read_rebuild_values(_SPARK, "/c", "monday").is_new
+    take_up("monday")
+    assert _MONITOR not in files.content
+
+
+def test_an_existing_checkpoint_is_not_moved_after_an_error(files: MemoryFiles) -> None:
+    """`--rebuild` without `--set-aside` is refused, whatever fails."""
+    files.content[_VALUES] = encode_values(("sunday",))
+    before = dict(files.content)
+    for number in range(1, 4):
+        files.calls, files.failure, files.only = 0, "no route to host", number
+        with pytest.raises(StreamError):
+            take_up(rebuild=True)
+    assert files.content == before
