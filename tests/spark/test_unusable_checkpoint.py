@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -75,3 +76,33 @@ def test_an_existing_checkpoint_is_not_moved_after_an_error(files: MemoryFiles) 
         with pytest.raises(StreamError):
             take_up(rebuild=True)
     assert files.content == before
+
+
+def failed_start(files: MemoryFiles, before: dict[str, bytes], number: int, word: str) -> str | None:
+    """Start on a checkpoint with these files while the call with this number fails; return the error, null if none."""
+    files.content, files.calls, files.failure, files.only = dict(before), 0, "no route to host", number
+    try:
+        take_up(word)
+    except StreamError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("word", ["monday", "sunday"], ids=["a new rebuild", "an unfinished rebuild"])
+def test_each_error_at_a_start_is_a_sentence(files: MemoryFiles, word: str) -> None:
+    """Whichever call fails, nobody has to read a stack trace of Java; the checkpoint is whole, or moved away."""
+    files.content[_VALUES] = encode_values(("sunday",))
+    before, number = dict(files.content), 1
+    while (said := failed_start(files, before, number, word)) is not None:
+        assert re.fullmatch(r".* /c.*\(java\.io\.IOException: no route to host\).*", said)
+        assert before.items() <= files.content.items() or _MONITOR not in files.content
+        number += 1
+    assert files.calls == number - 1 > 5
+
+
+def test_a_checkpoint_that_cannot_be_moved_is_named_with_the_reason(files: MemoryFiles) -> None:
+    """Some file systems report one, others only that they did not."""
+    files.failure, files.fails = "no route to host", {"rename"}
+    reason = r"^the checkpoint cannot be moved to /c/.* \(java\.io\.IOException: no route to host\); move it yourself"
+    with pytest.raises(StreamError, match=reason):
+        take_up("monday")

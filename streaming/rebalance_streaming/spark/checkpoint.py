@@ -60,7 +60,7 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
     except Py4JJavaError as error:
         if _is_damage(error):
             raise damaged(path, file) from None
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     try:
         kept = msgspec.json.decode(text, type=Baseline)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
@@ -142,7 +142,7 @@ def _read(spark: SparkSession, path: str, file: str) -> bytes | None:
         return hadoop_files.read(spark, file) if hadoop_files.exists(spark, file) else None
     except Py4JJavaError as error:
         if not _is_damage(error):
-            raise _unusable(path, error) from None
+            raise unusable(path, error) from None
         return b""
 
 
@@ -150,7 +150,7 @@ def _write(spark: SparkSession, path: str, file: str, content: bytes) -> None:
     try:
         hadoop_files.write(spark, file, content)
     except Py4JJavaError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
 
 
 def _counted_file(path: str) -> str:
@@ -173,7 +173,8 @@ def _reason(error: Py4JJavaError) -> str:
     return str(error.java_exception).splitlines()[0]
 
 
-def _unusable(path: str, error: Py4JJavaError) -> StreamError:
+def unusable(path: str, error: Py4JJavaError) -> StreamError:
+    """Return the error for a checkpoint whose file system fails, with the reason that it reports."""
     return StreamError(
         f"cannot use checkpoint {path} ({_reason(error)}); choose another with --set stream.checkpoint=DIR"
     )
@@ -187,7 +188,7 @@ def has_checkpoint(spark: SparkSession, path: str) -> bool:
     try:
         return hadoop_files.exists(spark, f"{_absolute(path)}/{LAYOUT}")
     except Py4JJavaError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
 
 
 def older_layout(spark: SparkSession, path: str) -> str | None:
@@ -199,7 +200,7 @@ def older_layout(spark: SparkSession, path: str) -> str | None:
         names = (each.name for each in hadoop_files.listed(spark, _absolute(path)))
         found = {_number(match[0]): match[0] for name in names if (match := _LAYOUT_NAME.fullmatch(name))}
     except Py4JJavaError as error:
-        raise _unusable(path, error) from None
+        raise unusable(path, error) from None
     older = [number for number in found if number < _number(LAYOUT)]
     return found[max(older)] if older else None
 
@@ -207,8 +208,14 @@ def older_layout(spark: SparkSession, path: str) -> str | None:
 def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
     """Rename the checkpoint of this layout with a timestamp, and return its new path. Raises StreamError."""
     moved = f"{_absolute(path)}/{LAYOUT}.set-aside-{now_ms // 1000}"
-    if not hadoop_files.rename(spark, f"{_absolute(path)}/{LAYOUT}", moved):
-        raise StreamError(f"the checkpoint cannot be moved to {moved}; move it yourself, then start with --rebuild")
+    try:
+        is_moved, why = hadoop_files.rename(spark, f"{_absolute(path)}/{LAYOUT}", moved), ""
+    except Py4JJavaError as error:
+        is_moved, why = False, f" ({_reason(error)})"
+    if not is_moved:
+        raise StreamError(
+            f"the checkpoint cannot be moved to {moved}{why}; move it yourself, then start with --rebuild"
+        )
     return moved
 
 

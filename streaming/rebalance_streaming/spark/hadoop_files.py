@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 
@@ -51,12 +50,9 @@ def write(spark: SparkSession, file: str, content: bytes) -> None:
 
 
 def rename(spark: SparkSession, directory: str, name: str) -> bool:
-    """Rename a directory, and return whether that succeeded."""
+    """Rename a directory, and return whether that succeeded; some file systems give no reason if not."""
     system, target = _locate(spark, directory)
-    try:
-        return bool(system.rename(target, _locate(spark, name)[1]))
-    except Py4JJavaError:
-        return False
+    return bool(system.rename(target, _locate(spark, name)[1]))
 
 
 def listed(spark: SparkSession, directory: str) -> list[ListedFile]:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from rebalance_streaming.brokers.log_watch import Unread
 from rebalance_streaming.spark import hadoop_files
-from rebalance_streaming.spark.checkpoint import damaged, query_path
+from rebalance_streaming.spark.checkpoint import damaged, query_path, unusable
 
 #: Name of a batch's file while it is being written (Spark's CheckpointFileManager).
 _UNFINISHED = re.compile(r"\.\d+\.[0-9a-f-]+\.tmp")
@@ -49,10 +49,16 @@ def check_batches(spark: SparkSession, path: str, query: str) -> None:
 
 
 def has_begun(spark: SparkSession, path: str, query: str) -> bool:
-    """Return whether a query has finished a batch, so that its initial state is stored."""
-    # If `commits` is lost, a second batch shows that the first one had ended.
-    planned = max(_sizes(spark, f"{query_path(path, query)}/offsets"), default=0)
-    return planned > 0 or _committed(spark, path, query) >= 0
+    """Return whether a query has finished a batch, so that its initial state is stored.
+
+    Raises StreamError if the checkpoint cannot be read.
+    """
+    try:
+        # If `commits` is lost, a second batch shows that the first one had ended.
+        planned = max(_sizes(spark, f"{query_path(path, query)}/offsets"), default=0)
+        return planned > 0 or _committed(spark, path, query) >= 0
+    except Py4JJavaError as error:
+        raise unusable(path, error) from None
 
 
 def positions(spark: SparkSession, path: str, query: str) -> Offsets:
