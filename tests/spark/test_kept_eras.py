@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from rebalance_streaming.spark import input_queries, job
 from rebalance_streaming.spark.checkpoint import query_path, read_inputs, store_inputs
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP
+from rebalance_streaming.spark.offset_log import positions
 from spark.memory_files import MemoryFiles, use_memory
 
 _CONFIG = StreamConfig(cluster="prod", checkpoint="/c", queries=(MEMBERSHIP,))
@@ -36,7 +38,7 @@ class Stream:
     def begin(self, totals: Iterable[LogTotals] = ()) -> WatchedInputs:
         """Do what a start does before its queries are started; `totals` are the rows of the status topic."""
         cluster: Any = SimpleNamespace(fetch_topic_states=lambda _topics: {_LOG: self.state})
-        watched = WatchedInputs(_CONFIG, cluster, {7: 0}, totals)
+        watched = WatchedInputs(_CONFIG, cluster, {7: 0}, totals, partial(positions, _SPARK, "/c"))
         inputs: Any = SimpleNamespace(watched=watched)
         to: Any = SimpleNamespace(
             listeners=SimpleNamespace(warn=self.said.append), publish_totals=self.published.extend

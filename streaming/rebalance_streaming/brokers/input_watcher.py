@@ -46,6 +46,8 @@ class InputWatcher:
         #: query was forgotten.
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
+        #: The queries that are being stopped.
+        self._being_stopped: set[str] = set()
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -69,16 +71,31 @@ class InputWatcher:
         query takes records of the new era for duplicates until it is restarted with that era.
         """
         with self._lock:
+            self._being_stopped.discard(query)
             self._positions[query] = {topic: dict(each) for topic, each in positions.items()}
             if _raise(self._reached[query], positions):
                 self._due.set()
 
     def forget(self, query: str) -> None:
-        """Drop the positions of a query that is being restarted; the new ones are known once it has started."""
+        """Drop the positions of a query that is being stopped. It is not compared until they are known again."""
         with self._lock:
             self._positions.pop(query, None)
             self._reached[query] = {}
             self._forgotten[query] = self._begun
+            self._being_stopped.add(query)
+
+    def note_stopped(self, query: str, positions: Mapping[str, Positions]) -> None:
+        """Set the positions from which a stopped query continues, according to its checkpoint.
+
+        Where records of a new era are unread, the start may move the query: its position is known once it has started.
+        """
+        with self._lock:
+            unread = self._watches[query].unread()
+            self._positions[query] = {
+                topic: {p: at for p, at in each.items() if p not in unread.get(topic, {})}
+                for topic, each in positions.items()
+            }
+            self._being_stopped.discard(query)
 
     def take(self) -> list[Incident]:
         """Return the incidents since the last call."""
@@ -130,20 +147,20 @@ class InputWatcher:
                 if number < self._compared:
                     states = {}
                 self._compared = max(self._compared, number)
-                for query, begun in self._forgotten.items():
-                    if number <= begun:
-                        positions.pop(query, None)
-                        reached[query] = {}
-                self._compare(states, positions, reached)
+                outdated = {query for query, begun in self._forgotten.items() if number <= begun}
+                self._compare(states, positions, reached, outdated | self._being_stopped)
 
     def _compare(
         self,
         states: Mapping[str, TopicState],
         positions: Mapping[str, Mapping[str, Positions]],
         reached: Mapping[str, Mapping[str, Positions]],
+        left_out: Collection[str],
     ) -> None:
         self._ends |= {topic: {p: each.latest for p, each in state.ends.items()} for topic, state in states.items()}
         for query, topics in self._inputs.items():
+            if query in left_out:
+                continue
             seen = {topic: states[topic] for topic in topics if topic in states}
             known = positions.get(query, {})
             self._watches[query], incidents = compare(self._watches[query], seen, known, reached[query])

@@ -282,7 +282,8 @@ def _recreated(
         earliest = state.ends.get(partition, Ends(0, 0)).earliest
         found.add(IncidentKind.RECREATED, partition, 1)
         # Records that the new topic has already lost are not counted, as it is not known whether they were read.
-        awaited_from = earliest if positions.get(partition, 0) > 0 else None
+        was_awaited = partition in partitions and partitions[partition].awaited_from is not None
+        awaited_from = earliest if was_awaited or positions.get(partition, 0) > 0 else None
         partitions[partition] = WatchedPartition(partition, before.era(partition) + 1, earliest, awaited_from)
     return partitions
 

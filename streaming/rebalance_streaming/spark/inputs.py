@@ -43,6 +43,7 @@ class WatchedInputs:
     """The inputs of the queries that run in this process.
 
     `first_live`: positions before which the log is history; `totals`: the last published totals of each query's inputs.
+    `stored` returns the positions from which a stopped query continues, by topic and partition; empty if not known.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class WatchedInputs:
         cluster: Cluster,
         first_live: Mapping[int, int],
         totals: Iterable[LogTotals],
+        stored: Callable[[str], Mapping[str, Positions]],
     ) -> None:
-        self._config, self._first_live = config, first_live
+        self._config, self._first_live, self._stored = config, first_live, stored
         here = {name: topics for name, topics in inputs_of(config).items() if name in config.queries}
         self._watcher = InputWatcher(cluster.fetch_topic_states, here, totals)
         self._published: dict[str, LogTotals] = {}
@@ -119,6 +121,7 @@ class WatchedInputs:
                 # Before the restart: a check in between must not compare with the query's old positions.
                 self._watcher.forget(incident.query)
                 by_name[incident.query].renew()
+                self._watcher.note_stopped(incident.query, self._stored(incident.query))
 
     def changed_totals(self, now_ms: int) -> list[LogTotals]:
         """Return the rows changed since the last call; once a minute all rows, as the topic may have been recreated."""

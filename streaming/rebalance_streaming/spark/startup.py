@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -40,7 +41,7 @@ from rebalance_streaming.spark.checkpoint import (
 from rebalance_streaming.spark.input_queries import INPUT_QUERIES, QueryInputs, ReadUp
 from rebalance_streaming.spark.inputs import WatchedInputs
 from rebalance_streaming.spark.membership import MEMBERSHIP, PublishedRows
-from rebalance_streaming.spark.offset_log import has_begun
+from rebalance_streaming.spark.offset_log import has_begun, positions
 from rebalance_streaming.spark.rebuilding import OnRead, first_live, has_rows, read_published
 from rebalance_streaming.spark.source import delivers_rows
 from rebalance_streaming.spark.supervision import root_cause
@@ -156,7 +157,8 @@ def prepare(
         now = replace(now, first_live=first_live(now.first_live, published, read.topic))
     baseline = open_checkpoint(spark, config.checkpoint, now)
     totals = [each for each in found.statuses if isinstance(each, contract.LogTotals)]
-    watched = WatchedInputs(config, found.cluster, baseline.first_live, totals)
+    stored = partial(positions, spark, config.checkpoint)
+    watched = WatchedInputs(config, found.cluster, baseline.first_live, totals, stored)
     properties = java_properties(config.kafka)
     if config.reads_log:
         check_source_delivers(spark, found.cluster, properties, read.ends)
@@ -230,11 +232,11 @@ def check_source_delivers(spark: SparkSession, cluster: Cluster, properties: Map
     """
     partition = max(ends.visible, key=lambda p: ends.visible[p] - ends.earliest[p])
     end = ends.visible[partition]
-    positions = range(max(ends.earliest[partition], end - _CHECKED_POSITIONS), end)
-    if not cluster.has_record(partition, positions):
+    checked = range(max(ends.earliest[partition], end - _CHECKED_POSITIONS), end)
+    if not cluster.has_record(partition, checked):
         return
     try:
-        delivers, reason = delivers_rows(spark, properties, cluster.source_topic, partition, positions), "no rows"
+        delivers, reason = delivers_rows(spark, properties, cluster.source_topic, partition, checked), "no rows"
     except (Py4JJavaError, PySparkException) as error:
         delivers, reason = False, root_cause(str(error))
     if not delivers:
