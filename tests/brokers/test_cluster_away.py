@@ -61,10 +61,30 @@ def test_partitions_without_a_leader_may_get_one(monkeypatch: pytest.MonkeyPatch
         Cluster(config_of(brokers.bootstrap)).log_ends("log")
 
 
+def test_a_topic_of_which_no_partition_is_known_yet_may_come(monkeypatch: pytest.MonkeyPatch):
+    """A broker that has just started does not know it: a query must not be started without the topic."""
+    monkeypatch.setattr(Cluster, "_list_topics", lambda *_: {})
+    cluster = Cluster(config_of("127.0.0.1:1"))
+    for ask in (cluster.log_ends, lambda topic: cluster.recent_offsets(topic, 10)):
+        with pytest.raises(BrokersUnreachableError, match=r"no broker reports the partitions of log;.*grant DESCRIBE"):
+            ask("log")
+
+
+def test_a_time_is_looked_up_in_the_partitions_whose_ends_are_known(monkeypatch: pytest.MonkeyPatch):
+    """They are not asked for again, because another broker may know fewer."""
+    monkeypatch.setattr(module, "AdminClient", _Admin)
+    monkeypatch.setattr(_Admin, "offset", 7)
+    cluster = Cluster(config_of("127.0.0.1:1"))
+    assert cluster.offsets_at("log", 1_000, {0: 9, 3: 9}) == {0: 7, 3: 7}
+    monkeypatch.setattr(_Admin, "offset", -1)
+    assert cluster.offsets_at("log", 1_000, {0: 9, 3: 8}) == {0: 9, 3: 8}
+
+
 class _Admin:
     """A librdkafka client; the first one waits for a controller that is gone, and each takes one partition's end."""
 
     made: int = 0
+    offset: int = 7
 
     def __init__(self, _: Any) -> None:
         type(self).made += 1
@@ -84,7 +104,7 @@ class _Admin:
         self.asked += [(at.topic, at.partition) for at in places]
         answers: dict[Any, Future[Any]] = {at: Future() for at in places}
         for each in answers.values():
-            each.set_result(SimpleNamespace(offset=7))
+            each.set_result(SimpleNamespace(offset=self.offset))
         return answers
 
 

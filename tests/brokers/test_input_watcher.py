@@ -42,6 +42,26 @@ def test_each_query_is_compared_with_its_own_position():
     assert watcher.take() == []
 
 
+def test_a_query_that_was_started_without_a_partition_is_reported_once_per_start():
+    """It was restarted for a partition that the broker it asked did not know yet; then it is started with all."""
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, {"membership": ("log",)})
+    watcher.note_start("membership", {"log": 1})
+    watcher.check_once()
+    brokers.topics["log"] = TopicState(2, {0: Ends(0, 100), 1: Ends(0, 5)})
+    kinds = []
+    for partition_count in (1, 1, 2):
+        watcher.check_once()
+        watcher.check_once()
+        kinds.append([each.kind for each in watcher.take()])
+        watcher.forget("membership")
+        watcher.check_once()
+        watcher.note_start("membership", {"log": partition_count})
+    watcher.check_once()
+    assert kinds == [["partitions_added"], ["partitions_unread"], ["partitions_unread"]]
+    assert watcher.take() == []
+
+
 def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
     """Each topic separately: one that is temporarily unavailable is not empty."""
     brokers = Brokers()

@@ -26,8 +26,11 @@ class Story:
     def __init__(self, watch: LogWatch | None = None) -> None:
         self.watch = watch or LogWatch("membership")
 
-    def look(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[Incident]:
-        self.watch, reported = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}})
+    def look(
+        self, look: TopicState, positions: Mapping[int, int] | None = None, started_with: int | None = None
+    ) -> list[Incident]:
+        started = {} if started_with is None else {TOPIC: started_with}
+        self.watch, reported = compare(self.watch, {TOPIC: look}, {TOPIC: positions or {}}, started=started)
         return list(reported)
 
     def kinds(self, look: TopicState, positions: Mapping[int, int] | None = None) -> list[str]:
@@ -224,6 +227,26 @@ def test_growth_is_said_once_and_may_be_read_from_its_beginning():
     (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4), (0, 0)), {0: 9, 1: 9})
     assert reported.partitions == (3,)
     assert story.totals.added_partitions == 2
+
+
+def test_a_query_that_was_started_without_known_partitions_is_reported():
+    """The broker that it asked did not know them yet; they are counted as added once, when they were seen first."""
+    story = Story()
+    story.look(a_look((0, 9), (0, 9)), started_with=2)
+    (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4)), started_with=2)
+    assert reported.kind == "partitions_added"
+    (reported,) = story.look(a_look((0, 9), (0, 9), (0, 4)), started_with=1)
+    assert (reported.kind, reported.partitions) == ("partitions_unread", (1, 2))
+    assert reported.sentence.startswith("the membership query was started without 2 partitions of log (partitions 1, ")
+    assert story.look(a_look((0, 9), (0, 9), (0, 4)), started_with=3) == []
+    assert story.totals.added_partitions == 1
+
+
+def test_a_broker_that_knows_fewer_partitions_than_the_query_reads_changes_nothing():
+    """It has just started, and is the first one that the watcher asks."""
+    story = Story()
+    assert story.look(a_look((0, 9)), started_with=2) == []
+    assert story.kinds(a_look((0, 9), (0, 9))) == ["partitions_added"]
 
 
 def test_a_topic_is_gone_when_two_looks_say_so():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -257,6 +258,19 @@ def test_a_process_that_cannot_start_is_said():
     """For any reason, the error is one that the supervision handles."""
     with pytest.raises(DiagnosisError, match="its process"):
         Driver(worker="no_such_module").process.start(0)
+
+
+def test_a_machine_without_room_for_a_process_is_said(monkeypatch: pytest.MonkeyPatch):
+    """A launch in advance may fail; the start reports it, as an error that the supervision handles."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(process.subprocess, "Popen", refuse)
+    driver = Driver()
+    driver.process.launch()
+    with pytest.raises(DiagnosisError, match="its process cannot be started \\(Cannot allocate memory\\)"):
+        driver.process.start(0)
 
 
 def test_a_process_that_says_why_it_cannot_start_is_quoted():

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import QueryStatus
-from rebalance_streaming.errors import StreamError
+from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
 from rebalance_streaming.spark.supervision import (
@@ -133,6 +133,45 @@ def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
     query.tend(0, STALL_SECONDS)
     assert query.status.error == "Kafka does not say what it starts from: no broker is there"
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BrokersUnreachableError("no broker reports the partitions of log"), "no broker reports the partitions of log"),
+        (KeyError(5), "it cannot be started (KeyError: 5); please report this"),
+        (OSError(12, "Cannot allocate memory"), "it cannot be started (OSError: [Errno 12] Cannot allocate memory)"),
+    ],
+)
+def test_no_error_of_a_start_ends_the_other_queries(clock: SimpleNamespace, error: Exception, reason: str):
+    """It is reported and tried again, whatever it is."""
+    starts: list[Exception] = [error]
+    running: Any = SimpleNamespace(isActive=True, exception=lambda: None)
+
+    def start() -> StreamingQuery:
+        if starts:
+            raise starts.pop()
+        query: StreamingQuery = running
+        return query
+
+    said: list[str] = []
+    query = supervised("diagnosis", start, said)
+    query.tend(0, STALL_SECONDS)
+    assert (query.status.error or "").startswith(reason)
+    assert len(said) == 1
+    clock.now += 1
+    query.tend(0, STALL_SECONDS)
+    assert (query.status.error, query.status.restarts) == (None, 1)
+
+
+def test_a_jvm_that_is_gone_ends_the_stream(clock: SimpleNamespace):
+    """No query can be started any more."""
+
+    def refuse() -> StreamingQuery:
+        raise ConnectionRefusedError
+
+    with pytest.raises(ConnectionRefusedError):
+        supervised("membership", refuse, []).tend(0, STALL_SECONDS)
 
 
 def test_a_query_that_recovered_is_tried_soon_again(clock: SimpleNamespace):

@@ -60,7 +60,7 @@ _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Start and end offsets of a topic's partitions at one time.
+    """Start and end offsets of a topic's partitions at one time; there is at least one partition.
 
     `visible` is the end for read-uncommitted readers, `stable` the end for read-committed readers.
     """
@@ -164,8 +164,17 @@ class Cluster:
             consumer.close()
 
     def log_ends(self, topic: str) -> LogEnds:
-        """Return the present start and end offsets of a topic's partitions."""
+        """Return the present start and end offsets of a topic's partitions.
+
+        Raises BrokersUnreachableError if no partition is reported: a broker that has just started, or that has not
+        learned of a new topic yet, does not know the topic.
+        """
         partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
+        if not partitions:
+            raise BrokersUnreachableError(
+                f"no broker reports the partitions of {topic}; brokers that have just started know them seconds later: "
+                "if that stays so, check that the topic exists and grant DESCRIBE on it"
+            )
         return LogEnds(
             earliest=self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED),
             visible=self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED),
@@ -195,11 +204,10 @@ class Cluster:
                 )
             time.sleep(0.1)
 
-    def offsets_at(self, topic: str, time_ms: int) -> dict[int, int]:
-        """Return each partition's first position at or after a time; its end if there is none."""
-        partitions = [TopicPartition(topic, p) for p in range(self._partitions(topic))]
+    def offsets_at(self, topic: str, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
+        """Return the first position at or after a time of each partition in `ends`; its end if there is none."""
+        partitions = [TopicPartition(topic, p) for p in ends]
         found = self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), IsolationLevel.READ_UNCOMMITTED)
-        ends = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
         return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
     def fetch_topic_states(self, topics: Collection[str]) -> dict[str, TopicState]:

@@ -15,9 +15,20 @@ from confluent_kafka import KafkaException
 from rebalance_contract import LogTotals
 from rebalance_streaming.background import repeat_until
 from rebalance_streaming.brokers.kept_eras import with_kept
-from rebalance_streaming.brokers.log_watch import Incident, LogWatch, Positions, TopicState, Unread, compare, take_up
+from rebalance_streaming.brokers.log_watch import (
+    Incident,
+    IncidentKind,
+    LogWatch,
+    Positions,
+    TopicState,
+    Unread,
+    compare,
+    take_up,
+)
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
+#: Incidents after which a query is started with all partitions; until then, they are not reported again.
+_PARTITIONS_LACK = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.PARTITIONS_UNREAD})
 
 #: Returns the states of topics; `Cluster.fetch_topic_states`.
 DescribeTopics = Callable[[Collection[str]], Mapping[str, TopicState]]
@@ -39,6 +50,8 @@ class InputWatcher:
         self._positions: dict[str, Mapping[str, Positions]] = {}
         #: The highest positions by query, topic and partition since the last check with an answer for the topic.
         self._reached: dict[str, dict[str, dict[int, int]]] = {query: {} for query in inputs}
+        #: The number of partitions with which each query was started, by query and topic.
+        self._started: dict[str, Mapping[str, int]] = {}
         self._incidents: list[Incident] = []
         #: The ends of each topic's partitions at its last check.
         self._ends: dict[str, Positions] = {}
@@ -64,6 +77,11 @@ class InputWatcher:
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
 
+    def note_start(self, query: str, partition_counts: Mapping[str, int]) -> None:
+        """Set the number of partitions, by topic, with which a query is being started."""
+        with self._lock:
+            self._started[query] = dict(partition_counts)
+
     def note(self, query: str, positions: Mapping[str, Positions]) -> None:
         """Set a query's positions: the next one to read by topic and partition.
 
@@ -80,6 +98,7 @@ class InputWatcher:
         """Drop the positions of a query that is being stopped. It is not compared until they are known again."""
         with self._lock:
             self._positions.pop(query, None)
+            self._started.pop(query, None)
             self._reached[query] = {}
             self._forgotten[query] = self._begun
             self._being_stopped.add(query)
@@ -163,7 +182,10 @@ class InputWatcher:
                 continue
             seen = {topic: states[topic] for topic in topics if topic in states}
             known = positions.get(query, {})
-            self._watches[query], incidents = compare(self._watches[query], seen, known, reached[query])
+            started = self._started.get(query, {})
+            self._watches[query], incidents = compare(self._watches[query], seen, known, reached[query], started)
+            if any(each.kind in _PARTITIONS_LACK for each in incidents):
+                self._started.pop(query, None)
             self._incidents += incidents
             _raise(self._reached[query], {topic: _unseen(at, seen.get(topic)) for topic, at in reached[query].items()})
 

@@ -27,6 +27,7 @@ class IncidentKind(StrEnum):
     """The kinds of incidents of an input."""
 
     PARTITIONS_ADDED = "partitions_added"
+    PARTITIONS_UNREAD = "partitions_unread"
     PARTITIONS_REMOVED = "partitions_removed"
     SKIPPED = "skipped"
     REWOUND = "rewound"
@@ -81,6 +82,10 @@ class Incident:
 _SENTENCES: dict[IncidentKind, str] = {
     IncidentKind.PARTITIONS_ADDED: (
         "{topic} has {count} more partitions ({places}), which the {query} query does not read yet"
+    ),
+    IncidentKind.PARTITIONS_UNREAD: (
+        "the {query} query was started without {count} partitions of {topic} ({places}): the broker that was asked did "
+        "not know them yet"
     ),
     IncidentKind.PARTITIONS_REMOVED: (
         "{topic} has lost {count} partitions ({places}): it was deleted, or recreated with fewer"
@@ -174,14 +179,16 @@ def compare(
     states: Mapping[str, TopicState],
     positions: Mapping[str, Positions],
     reached: Mapping[str, Positions] = MappingProxyType({}),
+    started: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[LogWatch, tuple[Incident, ...]]:
     """Compare the states of the inputs with the previous ones; return the updated watch, and the incidents.
 
     `positions` are the query's: the next one to read per topic and partition, noted *before* the states, so that none
     can lie beyond an end unless the log was truncated. At a start they are the positions from which the query
     continues; a partition that it never read has none. `reached` are its highest positions since the previous check:
-    after a truncation the query's position may decrease before the next check. A topic that is not in `states` had no
-    answer and is not compared.
+    after a truncation the query's position may decrease before the next check. `started` are the numbers of partitions
+    by topic with which the query was started; a topic that is not in it is read completely, or has been reported. A
+    topic that is not in `states` had no answer and is not compared.
     """
     topics, found = dict(watch.topics), list[Incident]()
     for topic, state in states.items():
@@ -189,7 +196,7 @@ def compare(
             watch.query,
             watch.topics.get(topic) or _first(topic, state),
             state,
-            _QueryProgress(positions.get(topic, {}), reached.get(topic, {})),
+            _QueryProgress(positions.get(topic, {}), reached.get(topic, {}), started.get(topic)),
         )
         found += incidents
     return replace(watch, topics=topics), tuple(found)
@@ -201,17 +208,21 @@ def _first(topic: str, state: TopicState) -> TopicWatch:
 
 @dataclass(frozen=True, slots=True)
 class _QueryProgress:
-    """A query's positions in a topic, and its highest positions since the previous check."""
+    """A query's positions in a topic, and its highest positions since the previous check.
+
+    `started_with` is the number of partitions with which it was started; null: not to be compared.
+    """
 
     positions: Positions
     reached: Positions
+    started_with: int | None
 
 
 def _compare_topic(
     query: str, before: TopicWatch, state: TopicState, progress: _QueryProgress
 ) -> tuple[TopicWatch, list[Incident]]:
     incidents = _IncidentCounts(query, before.totals.topic)
-    counted = _compare_counts(before, state, incidents)
+    counted = _compare_counts(before, state, progress.started_with, incidents)
     known_id = before.totals.topic_id
     if known_id is not None and state.topic_id not in (None, known_id):
         partitions, ends = _recreated(before, state, progress.positions, incidents), state.ends
@@ -256,12 +267,17 @@ class _IncidentCounts:
         ]
 
 
-def _compare_counts(before: TopicWatch, state: TopicState, found: _IncidentCounts) -> TopicWatch:
+def _compare_counts(
+    before: TopicWatch, state: TopicState, started_with: int | None, found: _IncidentCounts
+) -> TopicWatch:
     """Report added partitions, and those missing in two checks in a row; return the updated watch.
 
-    A single check is not enough, because a broker that has just started reports too few topics.
+    A single check is not enough, because a broker that has just started reports too few topics. For the same reason a
+    query may have been started with fewer partitions than are known, and these are reported too.
     """
     known, now = before.totals.partition_count, state.partition_count
+    for partition in range(known if started_with is None else started_with, min(known, now)):
+        found.add(IncidentKind.PARTITIONS_UNREAD, partition, 1)
     for partition in range(known, now):
         found.add(IncidentKind.PARTITIONS_ADDED, partition, 1)
     gone = frozenset(range(now, known))

@@ -62,7 +62,8 @@ class DiagnosisProcess:
 
     def launch(self) -> None:
         """Launch the process that the next `start` uses, because its imports take most of a second."""
-        with self._lock:
+        # If that fails, `start` tries again and reports it.
+        with self._lock, contextlib.suppress(DiagnosisError):
             if self._launched is None:
                 self._launched = self._spawn()
 
@@ -78,13 +79,23 @@ class DiagnosisProcess:
             self._call(Start(self._config, self._detect, judge_from_ms, self._epoch, aside), _START_SECONDS)
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", self._worker, str(theirs.fileno())]
-            # librdkafka allocates from many threads; with an arena for each, memory would not be released.
-            environment = {"MALLOC_ARENA_MAX": "2", **os.environ}
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-            return subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment), ours
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs, contextlib.ExitStack() as on_error:
+                on_error.enter_context(ours)
+                process = self._launch_with(theirs.fileno())
+                on_error.pop_all()
+        except OSError as error:
+            # No memory, or too many processes or open files.
+            raise DiagnosisError(f"its process cannot be started ({error.strerror})") from None
+        return process, ours
+
+    def _launch_with(self, connection: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", self._worker, str(connection)]
+        # librdkafka allocates from many threads; with an arena for each, memory would not be released.
+        environment = {"MALLOC_ARENA_MAX": "2", **os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        return subprocess.Popen(command, pass_fds=[connection], env=environment)
 
     def take(self, rows: Sequence[InputRow]) -> None:
         """Send rows in the order of their times. Raises DiagnosisError if the process hangs or ends."""

@@ -39,14 +39,17 @@ def start_diagnosis(
     properties: Mapping[str, str],
     process: DiagnosisProcess,
     *,
+    on_starts: Callable[[StartingOffsets], None],
     is_ending: Callable[[], bool],
 ) -> StreamingQuery:
     """Start the process and return the query that feeds it.
 
-    `is_ending`: whether the application is stopping, which may interrupt the running batch.
+    `on_starts` receives the offsets from which the query reads, `is_ending` says whether the application is stopping,
+    which may interrupt the running batch.
     """
     since_ms = _lookback_start(config)
     start = _starting_offsets(cluster, config, since_ms)
+    on_starts(start)
     process.start(since_ms)
     log = read_log(
         spark, properties, start, read_committed=False, max_offsets_per_trigger=_ROWS_AT_ONCE, with_headers=True
@@ -94,7 +97,7 @@ def _starting_offsets(cluster: Cluster, config: StreamConfig, since_ms: int) -> 
     since = {config.rebalances_topic: day_ms, config.activity_topic: since_ms, config.silences_topic: 0}
     for topic, from_ms in since.items():
         ends = cluster.log_ends(topic).visible
-        begin = cluster.offsets_at(topic, from_ms)
+        begin = cluster.offsets_at(topic, from_ms, ends)
         found[topic] = {p: max(at, ends[p] - config.diagnosis_lookback_rows) for p, at in begin.items()}
     return found
 

@@ -65,10 +65,12 @@ class QueryInputs:
 
 def start_membership(spark: SparkSession, config: StreamConfig, inputs: QueryInputs) -> StreamingQuery:
     """Start the query that folds group records and probes, and return it."""
+    starts = _start_of_log(config, inputs)
+    inputs.watched.note_start(MEMBERSHIP, starts)
     log = read_log(
         spark,
         inputs.properties,
-        _start_of_log(config, inputs),
+        starts,
         read_committed=False,
         max_offsets_per_trigger=config.max_offsets_per_trigger,
     )
@@ -94,7 +96,7 @@ def _behind_counted(inputs: QueryInputs, starts: Mapping[str, Mapping[int, int]]
             continue
         ends = inputs.cluster.log_ends(topic).visible
         found[topic] = {
-            p: start if (at := counted[p]) is None or at[0] else min(at[1] + 1, ends.get(p, 0))
+            p: start if (at := counted[p]) is None or at[0] else min(at[1] + 1, ends.get(p, at[1] + 1))
             for p, start in partitions.items()
         }
     return found
@@ -105,10 +107,15 @@ def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInput
 
     `in_bulk`: it starts on a large log and has not caught up yet.
     """
+    log_starts = _behind_counted(inputs, _start_of_log(config, inputs))
+    report_starts = _behind_counted(
+        inputs, {topic: inputs.cluster.recent_offsets(topic, _REPORTS_BACK) for topic in config.foreign_topics}
+    )
+    inputs.watched.note_start(ACTIVITY, {**log_starts, **report_starts})
     log = read_log(
         spark,
         inputs.properties,
-        _behind_counted(inputs, _start_of_log(config, inputs)),
+        log_starts,
         read_committed=True,
         max_offsets_per_trigger=int(config.max_offsets_per_trigger * (_LARGER_BATCHES if in_bulk else 1)),
     )
@@ -116,9 +123,7 @@ def start_activity(spark: SparkSession, config: StreamConfig, inputs: QueryInput
     reports = read_log(
         spark,
         inputs.properties,
-        _behind_counted(
-            inputs, {topic: inputs.cluster.recent_offsets(topic, _REPORTS_BACK) for topic in config.foreign_topics}
-        ),
+        report_starts,
         read_committed=True,
         max_offsets_per_trigger=config.max_reports_per_trigger,
         with_headers=True,

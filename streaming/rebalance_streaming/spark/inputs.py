@@ -24,10 +24,13 @@ from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.spark.activity import ACTIVITY
 from rebalance_streaming.spark.diagnosis import DIAGNOSIS
 from rebalance_streaming.spark.membership import MEMBERSHIP
+from rebalance_streaming.spark.source import StartingOffsets
 from rebalance_streaming.spark.supervision import SupervisedQuery
 
 _PUBLISH_AGAIN_MS = 60_000
-_NEEDS_A_START = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.REWOUND, IncidentKind.RECREATED})
+_NEEDS_A_START = frozenset(
+    {IncidentKind.PARTITIONS_ADDED, IncidentKind.PARTITIONS_UNREAD, IncidentKind.REWOUND, IncidentKind.RECREATED}
+)
 
 
 def inputs_of(config: StreamConfig) -> dict[str, tuple[str, ...]]:
@@ -89,6 +92,10 @@ class WatchedInputs:
     def unread(self, query: str) -> dict[str, dict[int, Unread]]:
         """Return the unread records of a query in partitions that were truncated or recreated, before its start."""
         return self._watcher.unread(query)
+
+    def note_start(self, query: str, starts: StartingOffsets) -> None:
+        """Note the partitions with which a query is being started, so that any others are reported."""
+        self._watcher.note_start(query, {topic: len(partitions) for topic, partitions in starts.items()})
 
     def resume(self, positions: Mapping[str, Mapping[str, Positions]], notify: Callable[[str], None]) -> None:
         """Check the inputs for truncation or recreation since the last run, before queries continue from `positions`.

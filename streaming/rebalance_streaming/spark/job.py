@@ -203,7 +203,15 @@ def _queries(
         DIAGNOSIS: (
             config.diagnosis_trigger_ms,
             None,
-            lambda _: start_diagnosis(spark, inputs.cluster, config, inputs.properties, process, is_ending=is_ending),
+            lambda _: start_diagnosis(
+                spark,
+                inputs.cluster,
+                config,
+                inputs.properties,
+                process,
+                on_starts=partial(inputs.watched.note_start, DIAGNOSIS),
+                is_ending=is_ending,
+            ),
         ),
     }
     return [

@@ -130,10 +130,16 @@ class SupervisedQuery:
         try:
             self.watch.begin()
             self._query = self._start(self._in_bulk)
+        except ConnectionError:
+            # Spark's JVM is gone, so no query can be started any more.
+            raise
         except (Py4JError, PySparkException, StreamError, DiagnosisError) as error:
             self._failed(self._cause(error))
         except KafkaException as error:
             self._failed(f"Kafka does not say what it starts from: {error.args[0].str()}")
+        except Exception as error:
+            # Whatever it is, it must not end the other queries.
+            self._failed(f"it cannot be started ({type(error).__name__}: {error}); please report this")
         else:
             self.watch.status = replace(self.watch.status, error=None, is_stalled=False)
 
