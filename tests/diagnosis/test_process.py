@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -27,9 +27,9 @@ LONG_SECONDS = 120.0
 class HurriedProcess(DiagnosisProcess):
     """Waits for an answer as usual, but only briefly if rows make the process hang."""
 
-    def _call(self, frame: Frame, timeout_seconds: float) -> None:
+    def _call(self, frame: Frame, timeout_seconds: float, is_ending: Callable[[], bool] | None = None) -> None:
         hangs = isinstance(frame, Rows) and any(row.value == b"hang" for row in frame.rows)
-        super()._call(frame, STALL_SECONDS if hangs else timeout_seconds)
+        super()._call(frame, STALL_SECONDS if hangs else timeout_seconds, is_ending)
 
 
 class Driver:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,6 +108,60 @@ def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():
     """The progress of queries elsewhere is not read, and no time passes for a diagnosis that does not run here."""
     config = StreamConfig(queries=("membership",))
     assert job._InputStatus([query("membership")], config).read(10) == (0, True)
+
+
+def test_statuses_are_published_while_a_query_is_started_or_stopped(monkeypatch: pytest.MonkeyPatch):
+    """That may take minutes; other processes take a stream that is silent for 5 s for ended."""
+    monkeypatch.setattr(job, "_STATUS_SECONDS", 0.001)
+    published, stop = threading.Semaphore(0), threading.Event()
+    heard, flushed = list[str](), list[float]()
+
+    def is_heard() -> bool:
+        for _ in range(published._value + 2):
+            assert published.acquire(timeout=60)
+        heard.append("again")
+        return True
+
+    class Queue:
+        """A publisher that notices calls of two threads at the same time."""
+
+        def __init__(self) -> None:
+            self.used = threading.Lock()
+
+        def put(self, topic: str, key: str, *_: Any) -> None:
+            assert self.used.acquire(blocking=False)
+            assert (topic, key) == (config.status_topic, "default/query/membership")
+
+        def send(self) -> None:
+            self.used.release()
+            published.release()
+
+        def flush(self, seconds: float) -> None:
+            with self.used:
+                flushed.append(seconds)
+
+    def start(*_: Any) -> None:
+        is_heard()
+        stop.set()
+
+    config = StreamConfig(queries=("membership",))
+    slow = query("membership", tend=start, is_between_batches=is_heard, stop_now=lambda: None)
+    slow.status = replace(slow.status, cluster=config.cluster)
+    monkeypatch.setattr(job, "_queries", lambda *_, **__: [slow])
+    monkeypatch.setattr(job, "_resume", lambda *_: None)
+    watched = SimpleNamespace(
+        start=lambda _: None, stop=lambda: None, look=lambda *_: None, changed_totals=lambda _: []
+    )
+    ownership = SimpleNamespace(check=lambda: None, is_lost=lambda: False, await_handover=lambda _: is_heard())
+    process = SimpleNamespace(await_rows=stop.wait, tick=lambda *_, **__: None, stop=lambda: None)
+    publisher: Any = Queue()
+    to = job._Publishing(config, publisher, startup.Listeners(heard.append, heard.append, lambda _: None), 1)
+    inputs: Any = SimpleNamespace(ownership=ownership, watched=watched)
+    anything: Any = None
+    parts: Any = process
+    job._run_queries(anything, inputs, to, parts, stop, archive=None)
+    assert heard.count("again") == 3
+    assert len(flushed) == 2
 
 
 def test_queries_are_stopped_between_two_batches():

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import QueryStatus
+from rebalance_streaming.diagnosis.process import EndingError
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.spark import supervision
 from rebalance_streaming.spark.progress import QueryWatch
@@ -162,6 +163,19 @@ def test_no_error_of_a_start_ends_the_other_queries(clock: SimpleNamespace, erro
     clock.now += 1
     query.tend(0, STALL_SECONDS)
     assert (query.status.error, query.status.restarts) == (None, 1)
+
+
+def test_a_start_that_a_stop_interrupts_is_no_failure(clock: SimpleNamespace):
+    """Nothing is said, because the query is not started again."""
+
+    def end() -> StreamingQuery:
+        raise EndingError
+
+    said: list[str] = []
+    query = supervised("diagnosis", end, said)
+    query.tend(0, STALL_SECONDS)
+    assert (query.status.restarts, query.status.error, said) == (0, None, [])
+    assert query.is_between_batches()
 
 
 def test_a_jvm_that_is_gone_ends_the_stream(clock: SimpleNamespace):

@@ -23,6 +23,8 @@ from rebalance_streaming.diagnosis.frames import Done, Failed, Frame, InputRow, 
 _START_SECONDS, _END_SECONDS = 120.0, 7.0
 #: Time-out of an answer; a part of a batch normally takes a fraction of a second.
 _ANSWER_SECONDS = 120.0
+#: Interval at which a start looks whether the stream is ending.
+_LOOK_SECONDS = 0.5
 #: Number of rows per frame: enough to make the cost of a frame negligible, few enough to keep suspects few.
 _ROWS_AT_ONCE = 500
 _WORKER = "rebalance_streaming.diagnosis.worker"
@@ -33,6 +35,10 @@ Place = tuple[str, int, int]
 
 class DiagnosisError(Exception):
     """The diagnosis process ended or hangs; the text says which."""
+
+
+class EndingError(Exception):
+    """The stream is ending, so the start of the process was interrupted."""
 
 
 class DiagnosisProcess:
@@ -67,8 +73,11 @@ class DiagnosisProcess:
             if self._launched is None:
                 self._launched = self._spawn()
 
-    def start(self, judge_from_ms: int) -> None:
-        """Start or restart the process, and wait until it has restored published rows. Raises DiagnosisError."""
+    def start(self, judge_from_ms: int, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Start or restart the process, and wait until it has restored published rows.
+
+        Raises DiagnosisError if it cannot start, and EndingError as soon as `is_ending` returns true.
+        """
         with self._lock:
             self._end()
             if self._launched is not None and self._launched[0].poll() is not None:
@@ -76,7 +85,8 @@ class DiagnosisProcess:
             self._process, self._connection = self._launched or self._spawn()
             self._launched = None
             aside = ((*_NAMED_POISON, len(self._poison)),) if self._poison else ()
-            self._call(Start(self._config, self._detect, judge_from_ms, self._epoch, aside), _START_SECONDS)
+            start = Start(self._config, self._detect, judge_from_ms, self._epoch, aside)
+            self._call(start, _START_SECONDS, is_ending)
 
     def _spawn(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         try:
@@ -180,12 +190,17 @@ class DiagnosisProcess:
         else:
             self._suspects.update(map(_place, part))
 
-    def _call(self, frame: Frame, timeout_seconds: float) -> None:
+    def _call(self, frame: Frame, timeout_seconds: float, is_ending: Callable[[], bool] | None = None) -> None:
         assert self._connection is not None
         self._connection.settimeout(timeout_seconds)
         try:
             send(self._connection, frame)
+            if is_ending is not None:
+                _await_answer(self._connection, timeout_seconds, is_ending)
             answer = receive(self._connection)
+        except EndingError:
+            self._kill()
+            raise
         except TimeoutError:
             self._kill()
             raise DiagnosisError(f"no answer for {timeout_seconds:g} s, so its process was ended") from None
@@ -221,6 +236,22 @@ class DiagnosisProcess:
         if self._process is not None and self._connection is not None:
             _kill(self._process, self._connection)
         self._process = self._connection = None
+
+
+def _await_answer(connection: socket.socket, timeout_seconds: float, is_ending: Callable[[], bool]) -> None:
+    """Wait until there is something to receive. Raises TimeoutError, or EndingError once `is_ending` returns true."""
+    deadline = time.monotonic() + timeout_seconds
+    connection.settimeout(_LOOK_SECONDS)
+    while not is_ending():
+        try:
+            connection.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            connection.settimeout(timeout_seconds)
+            return
+    raise EndingError
 
 
 def _kill(process: subprocess.Popen[bytes], connection: socket.socket) -> None:

@@ -45,12 +45,12 @@ def start_diagnosis(
     """Start the process and return the query that feeds it.
 
     `on_starts` receives the offsets from which the query reads, `is_ending` says whether the application is stopping,
-    which may interrupt the running batch.
+    which may interrupt the start (EndingError) and the running batch.
     """
     since_ms = _lookback_start(config)
     start = _starting_offsets(cluster, config, since_ms)
     on_starts(start)
-    process.start(since_ms)
+    process.start(since_ms, is_ending)
     log = read_log(
         spark, properties, start, read_committed=False, max_offsets_per_trigger=_ROWS_AT_ONCE, with_headers=True
     )

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -139,7 +139,7 @@ def _run_queries(
     *,
     archive: ClassArchive | None,
 ) -> None:
-    config, listeners, publisher, ownership = to.config, to.listeners, to.publisher, inputs.ownership
+    config, listeners, ownership = to.config, to.listeners, inputs.ownership
     queries = _queries(
         spark, config, inputs, process, listeners.warn, is_ending=lambda: stop.is_set() or ownership.is_lost()
     )
@@ -148,25 +148,23 @@ def _run_queries(
         if archive is not None:
             archive.write_later(spark, stop)
 
-    for query in queries:
-        to.publish(query.status)
-    publisher.flush(_FLUSH_SECONDS)
-    if ownership.await_handover(stop):
-        listeners.notify("took over from another stream")
-    _resume(spark, config, inputs, to)
-    listeners.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
-    inputs.watched.start(listeners.warn)
-    try:
-        _watch(queries, process, inputs, to, stop, on_caught_up=archive_classes)
-    finally:
-        inputs.watched.stop()
-        is_lost = ownership.is_lost()
-        _stop_gracefully(queries, _SUPERSEDED_STOP_SECONDS if is_lost else config.stop_timeout_seconds)
-        if is_lost:
-            # Readers would ignore its undelivered rows, and the other stream waits for its end.
-            process.end_now()
-        process.stop()
-        publisher.flush(_FLUSH_SECONDS)
+    with _publishing_statuses(queries, to):
+        if ownership.await_handover(stop):
+            listeners.notify("took over from another stream")
+        _resume(spark, config, inputs, to)
+        listeners.notify(f"reading {'the log' if config.reads_log else 'probes'} up")
+        inputs.watched.start(listeners.warn)
+        try:
+            _watch(queries, process, inputs, to, stop, on_caught_up=archive_classes)
+        finally:
+            inputs.watched.stop()
+            is_lost = ownership.is_lost()
+            _stop_gracefully(queries, _SUPERSEDED_STOP_SECONDS if is_lost else config.stop_timeout_seconds)
+            if is_lost:
+                # Readers would ignore its undelivered rows, and the other stream waits for its end.
+                process.end_now()
+            process.stop()
+            to.flush()
 
 
 def _resume(spark: SparkSession, config: StreamConfig, inputs: QueryInputs, to: _Publishing) -> None:
@@ -239,18 +237,25 @@ def _prepared(spark: SparkSession, start: Callable[[bool], StreamingQuery]) -> C
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """Publishes the health of the queries, in the epoch of this process."""
+    """Publishes the health of the queries, in the epoch of this process. Thread-safe."""
 
     config: StreamConfig
     publisher: Publisher
     listeners: Listeners
     epoch: int
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, status: contract.QueryStatus | contract.LogTotals) -> None:
         """Send a status; while brokers are unavailable, a query's next status replaces it."""
         writer = RowWriter(self.config.cluster, status.query, self.epoch)
-        self.publisher.put(self.config.status_topic, contract.status_key(status), contract.encode(status), writer)
-        self.publisher.send()
+        with self._lock:
+            self.publisher.put(self.config.status_topic, contract.status_key(status), contract.encode(status), writer)
+            self.publisher.send()
+
+    def flush(self) -> None:
+        """Wait up to 2 s for the delivery of what was published."""
+        with self._lock:
+            self.publisher.flush(_FLUSH_SECONDS)
 
     def publish_totals(self, rows: Sequence[contract.LogTotals]) -> None:
         """Publish eras before a query is started with them.
@@ -260,7 +265,36 @@ class _Publishing:
         for row in rows:
             self.publish(row)
         if rows:
-            self.publisher.flush(_FLUSH_SECONDS)
+            self.flush()
+
+
+@contextmanager
+def _publishing_statuses(queries: Sequence[SupervisedQuery], to: _Publishing) -> Iterator[None]:
+    """Publish the statuses of the queries once, and then every two seconds while the block runs.
+
+    In a thread of its own: starting or stopping a query, and requests while brokers are unavailable, take longer than
+    the 5 s after which other processes would take this one for ended.
+    """
+    ended = threading.Event()
+
+    def publish() -> None:
+        for query in queries:
+            to.publish(query.status)
+
+    def wait_and_publish() -> None:
+        if not ended.wait(_STATUS_SECONDS):
+            publish()
+
+    publish()
+    to.flush()
+    publishing = ended, wait_and_publish, "publishing the statuses of the queries", to.listeners.warn
+    thread = threading.Thread(target=repeat_until, args=publishing, name="statuses", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_FLUSH_SECONDS)
 
 
 def _watch(
@@ -274,7 +308,7 @@ def _watch(
 ) -> None:
     config, watched = to.config, of.watched
     inputs = _InputStatus(queries, config)
-    announced, published = False, 0.0
+    announced = False
     ticking = stop, partial(_tick, inputs, process), "the clock of the diagnosis", to.listeners.warn
     threading.Thread(target=repeat_until, args=ticking, name="diagnosis-clock", daemon=True).start()
     while not stop.is_set():
@@ -286,10 +320,6 @@ def _watch(
         to.publish_totals(watched.changed_totals(now_ms))
         to.listeners.on_look([query.status for query in queries])
         _, caught_up = inputs.read(now_ms)
-        if time.monotonic() - published >= _STATUS_SECONDS:
-            published = time.monotonic()
-            for query in queries:
-                to.publish(query.status)
         if not announced and caught_up:
             announced = True
             to.listeners.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")

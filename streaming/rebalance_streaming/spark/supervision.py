@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rebalance_contract import QueryStatus
 from rebalance_kafka.backoff import Backoff
 from rebalance_kafka.grants import grant, grant_producer_id
-from rebalance_streaming.diagnosis.process import DiagnosisError
+from rebalance_streaming.diagnosis.process import DiagnosisError, EndingError
 from rebalance_streaming.errors import StreamError
 from rebalance_streaming.spark.progress import CatchUp, QueryWatch
 
@@ -130,6 +130,9 @@ class SupervisedQuery:
         try:
             self.watch.begin()
             self._query = self._start(self._in_bulk)
+        except EndingError:
+            # The caller ends this query too.
+            self._query = None
         except ConnectionError:
             # Spark's JVM is gone, so no query can be started any more.
             raise
