@@ -104,6 +104,13 @@ def test_the_diagnosis_knows_what_was_published_before_its_batch_began():
     assert inputs.read(95_000) == (70_000, True)
 
 
+def test_what_lies_ahead_is_not_known():
+    """The clock was set back, or another host's is fast: a batch of the diagnosis that has not begun has no rows."""
+    membership, activity = query("membership", read_until_ms=90_000), query("activity", read_until_ms=90_000)
+    inputs = job._InputStatus([membership, activity, query("diagnosis", read_until_ms=95_000)], StreamConfig())
+    assert inputs.read(10_000) == (10_000, True)
+
+
 def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():
     """The progress of queries elsewhere is not read, and no time passes for a diagnosis that does not run here."""
     config = StreamConfig(queries=("membership",))

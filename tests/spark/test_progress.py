@@ -19,16 +19,20 @@ STARTED = QueryStatus("c", "membership", False, started_at_ms=1, updated_at_ms=1
 
 @dataclass
 class Query:
-    """A fake of a query with its watch; the watch's clock advances a second with each look."""
+    """A fake of a query with its watch; time, of both clocks, advances a second with each look."""
 
     runId: str = "r1"  # noqa: N815 - as Spark has it
     watch: QueryWatch = field(default_factory=lambda: QueryWatch(STARTED, CATCH_UP))
     now_ms: int = 10_000
+    steady: float = 0.0
     said: str | None = None
     batch_id: int = 0
     busy: bool = False
     data: bool = False
     message: str = "Waiting for data to arrive"
+
+    def __post_init__(self) -> None:
+        self.watch.clock = lambda: self.steady
 
     @property
     def _jsq(self) -> Any:
@@ -50,6 +54,7 @@ class Query:
     def look(self) -> QueryStatus:
         """Look once, a second later."""
         self.now_ms += 1_000
+        self.steady += 1
         looked_at: Any = self
         self.watch.look(looked_at, self.now_ms)
         return self.watch.status
@@ -143,16 +148,16 @@ def test_a_batch_that_goes_on_is_reported_by_how_long():
     """The time begins with the end of the previous batch, and ends with each batch and while nothing runs."""
     query = Query(busy=True)
     query.batch({"0": 1}, {"0": 9})
-    assert query.watch.busy_ms(query.now_ms) == 0
+    assert query.watch.busy_seconds() == 0
     query.look()
     query.look()
-    assert query.watch.busy_ms(query.now_ms) == 2_000
+    assert query.watch.busy_seconds() == 2
     query.batch({"0": 2}, {"0": 9})
-    assert query.watch.busy_ms(query.now_ms) == 0
+    assert query.watch.busy_seconds() == 0
     query.look()
     query.busy = False
     query.look()
-    assert query.watch.busy_ms(query.now_ms) == 0
+    assert query.watch.busy_seconds() == 0
 
 
 def test_a_first_batch_that_hangs_is_reported_too():
@@ -160,10 +165,35 @@ def test_a_first_batch_that_hangs_is_reported_too():
     query = Query(busy=True)
     for _ in range(4):
         query.look()
-    assert query.watch.busy_ms(query.now_ms) == 3_000
+    assert query.watch.busy_seconds() == 3
     query.runId = "r2"
     query.look()
-    assert query.watch.busy_ms(query.now_ms) == 0
+    assert query.watch.busy_seconds() == 0
+
+
+def test_a_clock_that_is_set_makes_no_batch_longer():
+    """A step ahead of an hour would interrupt every batch as stalled."""
+    query = Query(busy=True)
+    query.look()
+    query.now_ms += 3_600_000
+    query.look()
+    assert query.watch.busy_seconds() == 1
+
+
+def test_a_clock_that_is_set_back_takes_back_what_is_known():
+    """After a jump ahead, what happens until then is not known, though the query has read everything until now."""
+    query = Query()
+    query.batch({"0": 1}, {"0": 1})
+    query.data = False
+    query.now_ms += 3_600_000
+    query.look()
+    query.now_ms -= 3_600_000
+    query.busy = True
+    assert query.look().read_until_ms == query.now_ms
+    stepped_ms = query.now_ms
+    assert query.look().read_until_ms == stepped_ms
+    query.busy = False
+    assert query.look().read_until_ms == query.now_ms - STARTED.trigger_ms
 
 
 def test_another_run_of_the_query_goes_on_where_it_was():

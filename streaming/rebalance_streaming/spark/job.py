@@ -362,10 +362,11 @@ class _InputStatus:
         inputs = [each for each in known if each.query != DIAGNOSIS]
         if {each.query for each in inputs} < set(INPUT_QUERIES):
             return 0, caught_up and self._elsewhere is None
-        began_ms = next((each.read_until_ms for each in known if each.query == DIAGNOSIS), now_ms)
+        began_ms = next((min(each.read_until_ms, now_ms) for each in known if each.query == DIAGNOSIS), now_ms)
         with self._lock:
             for each in inputs:
-                self._horizon.note(each.query, each.read_until_ms, now_ms)
+                # It lies ahead if the clock here was set back, or that of another host is fast.
+                self._horizon.note(each.query, min(each.read_until_ms, now_ms), now_ms)
             return self._horizon.until(began_ms), caught_up
 
 

@@ -7,7 +7,8 @@ whereas a listener would transfer every offset of every batch as an object. Inde
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -61,10 +62,14 @@ class CatchUp:
 
 @dataclass(slots=True)
 class QueryWatch:
-    """The status of one query over all its runs."""
+    """The status of one query over all its runs.
+
+    `clock` returns seconds and never goes back: how long a batch takes must not depend on the time of day being set.
+    """
 
     status: QueryStatus
     catch_up: CatchUp | None
+    clock: Callable[[], float] = time.monotonic
     positions: Positions = field(default_factory=dict)
     #: The last known ends of the inputs' partitions, by topic.
     ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -72,7 +77,8 @@ class QueryWatch:
     _is_first: bool = True
     _batch: tuple[str, int] | None = None
     _run: str = ""
-    _batch_since_ms: int = 0
+    #: When the running batch began, or the last look without one, in seconds of `clock`; null before the first look.
+    _batch_since: float | None = None
 
     def begin(self) -> None:
         """Reset before a start of the query; its first batch shows the position from which it continues."""
@@ -86,17 +92,21 @@ class QueryWatch:
     def look(self, query: StreamingQuery, now_ms: int) -> None:
         """Process what Spark reports of a running query."""
         java: Any = query._jsq
+        steady = self.clock()
+        if self.status.read_until_ms > now_ms:
+            # The time of day was set back: what happens from now on is not known yet.
+            self.status = replace(self.status, read_until_ms=now_ms)
         if str(query.runId) != self._run:
             # The first batch of a new run may hang too, so measure its duration from here.
-            self._run, self._batch_since_ms = str(query.runId), now_ms
+            self._run, self._batch_since = str(query.runId), steady
         progress = java.lastProgress()
         if progress is not None and (str(query.runId), progress.batchId()) != self._batch:
-            self._batch, self._batch_since_ms = (str(query.runId), progress.batchId()), now_ms
+            self._batch, self._batch_since = (str(query.runId), progress.batchId()), steady
             self._after_batch(json.loads(progress.json()), now_ms)
         said = java.status()
         busy = bool(said.isTriggerActive())
         if not busy:
-            self._batch_since_ms = now_ms
+            self._batch_since = steady
         looked = not busy and not str(said.message()).startswith(_STARTING)
         if looked and not said.isDataAvailable() and self._batch is not None:
             # The last check of the inputs, at most one trigger ago, found no records.
@@ -105,9 +115,9 @@ class QueryWatch:
             self._note_arrived()
         self.status = replace(self.status, updated_at_ms=now_ms, error=None)
 
-    def busy_ms(self, now_ms: int) -> int:
-        """Return the duration of the running batch so far, 0 between batches."""
-        return now_ms - self._batch_since_ms if self._batch_since_ms else 0
+    def busy_seconds(self) -> float:
+        """Return the duration of the running batch so far, 0 at a look between batches."""
+        return 0.0 if self._batch_since is None else self.clock() - self._batch_since
 
     def _idle(self, now_ms: int) -> None:
         read_until_ms = max(self.status.read_until_ms, now_ms - self.status.trigger_ms)

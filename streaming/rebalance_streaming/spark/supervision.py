@@ -91,7 +91,7 @@ class SupervisedQuery:
             with suppress(Py4JError):
                 # The query may end meanwhile; the next call handles that.
                 self.watch.look(self._query, now_ms)
-            if self.watch.busy_ms(now_ms) > stall_seconds * 1000:
+            if self.watch.busy_seconds() > stall_seconds:
                 self.watch.status = replace(self.watch.status, is_stalled=True)
                 self.restart(f"a batch made no progress for {stall_seconds:.0f} s")
             elif self._in_bulk and self.status.caught_up and self.is_between_batches():
