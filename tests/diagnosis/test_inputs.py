@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +31,20 @@ def config(broker: Any) -> StreamConfig:
     return config
 
 
+@pytest.fixture
+def follow(config: StreamConfig) -> Iterator[Callable[..., StatusReader]]:
+    """Follow the statuses of queries until the end of the test."""
+    stop = threading.Event()
+
+    def start(*queries: str) -> StatusReader:
+        reader = StatusReader(config, queries)
+        reader.follow(stop, pytest.fail)
+        return reader
+
+    yield start
+    stop.set()
+
+
 def produce(config: StreamConfig, topic: str, *rows: tuple[str, bytes]) -> None:
     """Write rows, given as key and value."""
     producer = Producer(dict(config.kafka))
@@ -37,11 +53,11 @@ def produce(config: StreamConfig, topic: str, *rows: tuple[str, bytes]) -> None:
     assert producer.flush(60) == 0
 
 
-def test_the_latest_status_of_the_wanted_queries_is_read(config):
+def test_the_latest_status_of_the_wanted_queries_is_read(config, follow):
     """Rows of other clusters and queries, and invalid ones, are skipped; updates are returned as they are written."""
     status = QueryStatus(config.cluster, "activity", False, 1, 2, 500)
     others = (replace(status, cluster="another"), replace(status, query="membership"))
-    reader = StatusReader(config, ["activity"])
+    reader = follow("activity")
     assert reader.read() == []
     produce(config, config.status_topic, *(("k", encode(each)) for each in (status, *others)), ("odd", b"{"))
     wait_for(lambda: reader.read() == [status], "the status")
@@ -50,11 +66,11 @@ def test_the_latest_status_of_the_wanted_queries_is_read(config):
     wait_for(lambda: reader.read() == [news], "the news")
 
 
-def test_a_superseded_process_says_nothing_about_its_query(config):
+def test_a_superseded_process_says_nothing_about_its_query(config, follow):
     """Its status is written after that of its successor."""
     owner = QueryStatus(config.cluster, "activity", True, 1, 2, 500, epoch=2)
     other = replace(owner, query="membership")
-    reader = StatusReader(config, ["activity", "membership"])
+    reader = follow("activity", "membership")
     rows = (owner, replace(owner, updated_at_ms=3, epoch=1), other)
     produce(config, config.status_topic, *(("k", encode(each)) for each in rows))
     wait_for(lambda: reader.read() == [owner, other], reader.read)

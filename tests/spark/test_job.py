@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from rebalance_contract import QueryStatus
+from rebalance_kafka import follower
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.errors import BrokersUnreachableError, StreamError
 from rebalance_streaming.spark import job, startup
@@ -109,6 +111,20 @@ def test_what_lies_ahead_is_not_known():
     membership, activity = query("membership", read_until_ms=90_000), query("activity", read_until_ms=90_000)
     inputs = job._InputStatus([membership, activity, query("diagnosis", read_until_ms=95_000)], StreamConfig())
     assert inputs.read(10_000) == (10_000, True)
+
+
+def test_a_process_with_the_diagnosis_alone_waits_for_brokers(monkeypatch: pytest.MonkeyPatch):
+    """While they do not answer, nothing is known of the queries elsewhere, which is said at once."""
+    monkeypatch.setattr(follower, "_REQUEST_SECONDS", 0.01)
+    said, stop = list[str](), threading.Event()
+    config = StreamConfig(kafka={"bootstrap.servers": "127.0.0.1:1"}, queries=("diagnosis",))
+    inputs = job._InputStatus([query("diagnosis")], config)
+    inputs.follow(stop, said.append)
+    began = time.monotonic()
+    assert inputs.read(10) == (0, False)
+    assert time.monotonic() - began < 5
+    stop.set()
+    assert said == []
 
 
 def test_a_process_without_the_diagnosis_waits_for_its_own_query_only():

@@ -308,6 +308,7 @@ def _watch(
 ) -> None:
     config, watched = to.config, of.watched
     inputs = _InputStatus(queries, config)
+    inputs.follow(stop, to.listeners.warn)
     announced = False
     ticking = stop, partial(_tick, inputs, process), "the clock of the diagnosis", to.listeners.warn
     threading.Thread(target=repeat_until, args=ticking, name="diagnosis-clock", daemon=True).start()
@@ -352,6 +353,11 @@ class _InputStatus:
         self._elsewhere = StatusReader(config, missing) if missing and DIAGNOSIS in config.queries else None
         self._horizon = ReadHorizon()
         self._lock = threading.Lock()
+
+    def follow(self, stop: threading.Event, warn: Notify) -> None:
+        """Start following the queries of other processes, if there are any, until `stop` is set."""
+        if self._elsewhere is not None:
+            self._elsewhere.follow(stop, warn)
 
     def read(self, now_ms: int) -> tuple[int, bool]:
         """Return (time up to which the diagnosis knows everything, whether the queries have caught up)."""
