@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from rebalance_streaming.config import StreamConfig
 from rebalance_streaming.detect.config import DetectConfig
@@ -25,8 +25,9 @@ _START_SECONDS, _END_SECONDS = 120.0, 7.0
 _ANSWER_SECONDS = 120.0
 #: Interval at which a start looks whether the stream is ending.
 _LOOK_SECONDS = 0.5
-#: Number of rows per frame: enough to make the cost of a frame negligible, few enough to keep suspects few.
-_ROWS_AT_ONCE = 500
+#: Number of rows per frame: enough to make the cost of a frame negligible, few enough to keep suspects few. A frame
+#: with more bytes takes no further row: both processes hold it several times.
+_ROWS_AT_ONCE, _FRAME_BYTES = 500, 4_000_000
 _WORKER = "rebalance_streaming.diagnosis.worker"
 _NAMED_POISON = ("row", "hung or ended the process")
 
@@ -107,16 +108,18 @@ class DiagnosisProcess:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         return subprocess.Popen(command, pass_fds=[connection], env=environment)
 
-    def take(self, rows: Sequence[InputRow]) -> None:
+    def take(self, rows: Iterable[InputRow]) -> None:
         """Send rows in the order of their times. Raises DiagnosisError if the process hangs or ends."""
+        has_taken = False
         try:
             for part in self._parts(rows):
                 with self._lock:
                     self._taken_ms = part[0].at_ms
                     self._take(part)
+                has_taken = True
         finally:
             self._taken_ms = None
-        if rows:
+        if has_taken:
             self._has_taken.set()
 
     def await_rows(self, timeout_seconds: float) -> None:
@@ -161,8 +164,8 @@ class DiagnosisProcess:
             # A thread that waits for its answer gets an error.
             process.kill()
 
-    def _parts(self, rows: Sequence[InputRow]) -> Iterator[tuple[InputRow, ...]]:
-        part: list[InputRow] = []
+    def _parts(self, rows: Iterable[InputRow]) -> Iterator[tuple[InputRow, ...]]:
+        part, size = list[InputRow](), 0
         for row in rows:
             place = _place(row)
             if place in self._poison:
@@ -170,13 +173,14 @@ class DiagnosisProcess:
             if place in self._suspects:
                 if part:
                     yield tuple(part)
-                    part = []
+                    part, size = [], 0
                 yield (row,)
                 continue
             part.append(row)
-            if len(part) == _ROWS_AT_ONCE:
+            size += len(row.value or b"")
+            if len(part) == _ROWS_AT_ONCE or size >= _FRAME_BYTES:
                 yield tuple(part)
-                part = []
+                part, size = [], 0
         if part:
             yield tuple(part)
 

@@ -7,9 +7,8 @@ start it reads a bounded part of the recent past again, and judges it once every
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,19 +16,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rebalance_contract import Participant
-from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_contract.epochs import WRITER_HEADER
 from rebalance_streaming.brokers.cluster import Cluster
+from rebalance_streaming.brokers.row_fetcher import RowFetcher
 from rebalance_streaming.config import StreamConfig
-from rebalance_streaming.diagnosis.frames import InputRow
 from rebalance_streaming.diagnosis.process import DiagnosisError, DiagnosisProcess
 from rebalance_streaming.engine.rows import DIAGNOSED
+from rebalance_streaming.errors import StreamError
+from rebalance_streaming.spark.row_batches import LARGEST_BYTES, ROWS_AT_ONCE, collectable, rows_in_time
 from rebalance_streaming.spark.source import StartingOffsets, read_log
 
 DIAGNOSIS = Participant.DIAGNOSIS.value
-#: Rows per batch: even rows of the maximum size fit into the driver's memory.
-_ROWS_AT_ONCE = 10_000
-_COLUMNS = ("topic", "partition", "offset", "at_ms", "key", "value", "writer")
 
 
 def start_diagnosis(
@@ -52,21 +49,21 @@ def start_diagnosis(
     on_starts(start)
     process.start(since_ms, is_ending)
     log = read_log(
-        spark, properties, start, read_committed=False, max_offsets_per_trigger=_ROWS_AT_ONCE, with_headers=True
+        spark, properties, start, read_committed=False, max_offsets_per_trigger=ROWS_AT_ONCE, with_headers=True
     )
     names = {each.full_name(config.topic_prefix): each.name for each in DIAGNOSED}
 
     def take_batch(batch: DataFrame, _batch_id: int) -> None:
         try:
-            rows = _rows(batch.coalesce(1).toArrow(), names)
-            process.take(sorted(rows, key=lambda row: row.at_ms))
-        except (Py4JError, PySparkException, DiagnosisError):
+            with RowFetcher(config) as fetcher:
+                process.take(rows_in_time(collectable(batch).toArrow(), names, fetcher.fetch))
+        except (Py4JError, PySparkException, DiagnosisError, StreamError):
             # The rows of an interrupted batch are not lost: the next start reads the recent past again.
             if not is_ending():
                 raise
 
     # Larger rows were not written by the monitor, and would have to be held in memory.
-    fitting = log.where(F.col("value").isNull() | (F.octet_length("value") <= MAX_ROW_BYTES + 100_000))
+    fitting = log.where(F.col("value").isNull() | (F.octet_length("value") <= LARGEST_BYTES))
     writer_headers = F.filter("headers", lambda header: header["key"] == WRITER_HEADER)
     rows = fitting.select(
         "topic",
@@ -79,12 +76,6 @@ def start_diagnosis(
     )
     writer = rows.writeStream.queryName(DIAGNOSIS).foreachBatch(take_batch)
     return writer.trigger(processingTime=f"{config.diagnosis_trigger_ms} milliseconds").start()
-
-
-def _rows(table: pa.Table, names: Mapping[str, str]) -> Iterator[InputRow]:
-    columns = (table.column(name).to_pylist() for name in _COLUMNS)
-    for topic, partition, offset, at_ms, key, value, writer in zip(*columns, strict=True):
-        yield InputRow(names[topic], partition, offset, at_ms, key, value, writer)
 
 
 def _starting_offsets(cluster: Cluster, config: StreamConfig, since_ms: int) -> StartingOffsets:
