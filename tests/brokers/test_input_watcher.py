@@ -56,6 +56,7 @@ def test_a_query_that_was_started_without_a_partition_is_reported_once_per_start
         kinds.append([each.kind for each in watcher.take()])
         watcher.forget("membership")
         watcher.check_once()
+        watcher.note_stopped("membership", {})
         watcher.note_start("membership", {"log": partition_count})
     watcher.check_once()
     assert kinds == [["partitions_added"], ["partitions_unread"], ["partitions_unread"]]

@@ -22,7 +22,7 @@ def test_a_query_that_was_started_without_a_partition_is_started_again_with_it()
         return SimpleNamespace(name=name, watch=watch, renew=lambda: renewed.append(name))
 
     queries = [query("membership"), query("diagnosis")]
-    watched = WatchedInputs(config, brokers, {}, [])
+    watched = WatchedInputs(config, brokers, {}, [], lambda _: {})
     both = {0: -2, 1: -2}
     watched.note_start("membership", {config.source_topic: {0: -2}, config.probes_topic: both})
     watched.note_start("diagnosis", {config.groups_topic: both})
