@@ -45,8 +45,9 @@ class CommitActivity:
     micro-batch, at a probe of the group's end offsets, or because it is large); within a log partition rows arrive in
     order, and a row whose (`log_era`, `last_log_offset`) was seen before is a duplicate. `log_era` counts how often the
     log partition was truncated or recreated. `pane_counts` has pairs (start of a pane in ms, commits in it), oldest
-    first, of the last 15 minutes only; older commits are only in `topics`. `is_history`: the records were in the log
-    before the monitor first read it and may have been compacted: they give a position, but no commit interval.
+    first, of 15 minutes at most; older commits are only in `topics`. A row that is no history has several panes if the
+    coordinator's clock went back. `is_history`: the records were in the log before the monitor first read it and may
+    have been compacted: they give a position, but no commit interval.
     """
 
     cluster: str

@@ -1,6 +1,8 @@
 """Packing commits per group and pane."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -13,6 +15,7 @@ from rebalance_contract import CommitActivity, encode
 from rebalance_contract.activity import MAX_ACTIVITY_BYTES
 from rebalance_devtools.bench import fill
 from rebalance_streaming.activity.commits import LogColumns, LogEra, pack_commits
+from rebalance_streaming.engine.lag import LagTable
 from rebalance_streaming.observed.plausible import check
 from rebalance_streaming.wire.commits import KeyCache, decode_commits
 
@@ -111,18 +114,69 @@ def test_nothing_gives_nothing():
     )
 )
 def test_summaries_say_what_a_plain_loop_would(commits: list[Commit]):
-    """The columnar result equals that of a plain dictionary."""
+    """The columnar result equals that of a plain dictionary: by the group's latest pane until then."""
     expected: dict[tuple[str, int, int], tuple[int | None, int]] = {}
+    panes: Counter[tuple[str, int]] = Counter()
+    latest: dict[str, int] = {}
     for group, partition, offset, at in commits:
-        place = (group, at // PANE_MS * PANE_MS, partition)
+        pane_ms = at // PANE_MS * PANE_MS
+        panes[group, pane_ms] += 1
+        latest[group] = max(pane_ms, latest.get(group, 0))
+        place = (group, latest[group], partition)
         expected[place] = (offset, expected.get(place, (None, 0))[1] + 1)
+    rows = pack(commits)
     found = {
-        (summary.group, summary.pane_counts[0][0], partition): (offset, count)
-        for summary in pack(commits)
+        (summary.group, summary.pane_counts[-1][0], partition): (offset, count)
+        for summary in rows
         for topic in summary.topics.values()
         for partition, offset, count in zip(topic.partitions, topic.offsets, topic.commits, strict=True)
     }
     assert found == expected
+    counted: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        counted.update({(row.group, pane_ms): count for pane_ms, count in row.pane_counts})
+    assert counted == panes
+
+
+@pytest.mark.generated
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.integers(0, 9), st.integers(0, 90_000))),
+    st.lists(st.integers(0, 90_000)),
+    st.sampled_from([None, 1_000]),
+)
+def test_the_rows_of_a_group_are_apart_in_the_log(commits: list[Commit], probes: list[int], batch_ms: int | None):
+    """Whatever the times of records and probes are: each row begins after the previous one, and no commit is lost."""
+    ends: dict[str, int] = {}
+    for row in pack(commits, probed_ms={"a": probes}, batch_ms=batch_ms):
+        assert row.first_log_offset > ends.get(row.group, -1)
+        ends[row.group] = row.last_log_offset
+        assert sum(count for _, count in row.pane_counts) == row.commits
+    assert ends == {group: 100 + number for number, (group, *_) in enumerate(commits)}
+
+
+@pytest.mark.parametrize("back_ms", [2_000, 12_000, 60_000])
+def test_a_coordinators_clock_that_goes_back_loses_no_commit(back_ms: int):
+    """A group moves to a broker with a slower clock: one batch or one for each commit, the result is the same."""
+    times = [100_000 + 1_000 * number - (back_ms if number >= 10 else 0) for number in range(20)]
+    commits: list[Commit] = [("g", number % 4, 100 + number, at) for number, at in enumerate(times)]
+    single, table = LagTable(), LagTable()
+    for number, (row,) in enumerate(pack([each]) for each in commits):
+        single.take_commits(replace(row, first_log_offset=number, last_log_offset=number))
+    assert all(table.take_commits(row) for row in pack(commits))
+    expected, found = single.lag("g", 200_000), table.lag("g", 200_000)
+    assert expected is not None
+    assert found is not None
+    assert (found.commits, found.topics) == (20, expected.topics)
+    assert found.topics["t"].committed == [116, 117, 118, 119]
+    assert table.windows("g", 200_000) == single.windows("g", 200_000)
+
+
+def test_a_row_has_the_newest_panes_of_its_commits_only():
+    """As many as 15 minutes have, also if clocks differ by hours."""
+    commits: list[Commit] = [("g", 0, number, 10_000_000 - number * PANE_MS) for number in range(200)]
+    (row,) = pack(commits)
+    assert row.commits == 200
+    assert row.pane_counts == tuple((10_000_000 - number * PANE_MS, 1) for number in reversed(range(180)))
 
 
 def test_a_row_ends_where_the_group_was_probed():

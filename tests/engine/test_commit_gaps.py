@@ -1,6 +1,9 @@
 """Gaps between commits that are longer than usual."""
 
+import pytest
+
 from rebalance_contract import CommitActivity, CommitGap, TopicCommits
+from rebalance_streaming.activity.offsets import FEW
 from rebalance_streaming.engine.commit_gaps import KEPT_GAPS, CommitRhythm, EndedGaps
 
 T0 = 1_000_000
@@ -47,6 +50,19 @@ def test_several_commits_in_one_row_are_a_rhythm():
     rhythm = CommitRhythm()
     take(rhythm, row((0, 0), (0, 1_000), (0, 2_000), (0, 3_000)))
     assert take(rhythm, row((0, 20_000), (0, 21_000))) == [(0, 3_000, 20_000)]
+
+
+@pytest.mark.parametrize("partitions", [1, FEW + 1])
+def test_a_clock_that_goes_back_within_a_row_makes_no_interval(partitions: int):
+    """The average of its intervals would be below 0, and any gap after it unusual."""
+    rhythm, numbers = CommitRhythm(), range(partitions)
+
+    def all_at(*times: int) -> CommitActivity:
+        return row(*((partition, at) for at in times for partition in numbers))
+
+    rows = (all_at(50_000, 55_000), all_at(60_000, 61_000, 2_000), all_at(63_000))
+    assert take(rhythm, *rows) == []
+    assert take(rhythm, all_at(90_000)) == [(partition, 63_000, 90_000) for partition in numbers]
 
 
 def test_history_is_a_rhythm_and_no_silence():

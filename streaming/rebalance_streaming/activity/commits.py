@@ -53,10 +53,23 @@ class LogColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class _Behind:
+    """Commits whose record is of an earlier pane than those before it in the log, as (slot, pane, number of commits).
+
+    `slot` is an index of the columns of `_Last`, by which these are sorted.
+    """
+
+    slot: Ints
+    pane: Ints
+    commits: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class _Last:
     """First and last commit per (key, pane or batch, part between probes), sorted by group, time and log offset.
 
     `pane` is the number of the pane, or of the batch if there are several in a pane; `part` is that of the part.
+    Neither falls within a group in the order of the log.
     """
 
     group: Ints
@@ -73,6 +86,7 @@ class _Last:
     first_log_offset: Ints
     commits: Ints
     history: Bools
+    behind: _Behind
 
 
 def pack_commits(
@@ -87,7 +101,9 @@ def pack_commits(
 ) -> Iterator[CommitActivity]:
     """Yield one row per group and pane of the commits, which must be in log order within a partition.
 
-    A pane is a period of `pane_ms` of record time. A deleted offset (a tombstone, or a negative offset) is the last
+    A pane is a period of `pane_ms` of record time. A group's rows are in log order: if the time of its records goes
+    back, because its coordinator moved to a broker with a slower clock, they stay in the row of the latest pane until
+    then, and only `pane_counts` has their own panes. A deleted offset (a tombstone, or a negative offset) is the last
     commit of its partition if it comes last in the pane, with the record's own time. Records from before the monitor
     first read a partition (`era`) only give a position: all their panes are merged into one row per group, however long
     the log is. A row that would exceed the maximum size is split into several, in the order of their last positions in
@@ -129,11 +145,7 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
     group, partition = int(last.group[start]), int(last.log_partition[start])
     history = bool(last.history[start])
     order = start + np.lexsort((last.partition[start:end], last.topic[start:end]))
-    if history:
-        pane_counts = common.counts.get(group, ())
-    else:
-        start_ms = int(last.pane[start]) * common.unit_ms // common.pane_ms * common.pane_ms
-        pane_counts = ((start_ms, int(last.commits[start:end].sum())),)
+    pane_counts = common.counts.get(group, ()) if history else _pane_counts(last, start, end, common)
     return CommitActivity(
         cluster=common.cluster,
         group=batch.keys.groups[group],
@@ -148,6 +160,24 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
     )
 
 
+def _pane_counts(last: _Last, start: int, end: int, common: _Common) -> tuple[tuple[int, int], ...]:
+    """Return the commits of a row by pane of record time: at most the newest panes of 15 minutes."""
+
+    def starts_ms(panes: Ints) -> Ints:
+        return panes * common.unit_ms // common.pane_ms * common.pane_ms
+
+    count, behind = int(last.commits[start:end].sum()), last.behind
+    a, b = np.searchsorted(behind.slot, (start, end)).tolist()
+    latest_ms = int(starts_ms(last.pane[start]))
+    if a == b:
+        return ((latest_ms, count),)
+    panes, place = np.unique(np.append(starts_ms(behind.pane[a:b]), latest_ms), return_inverse=True)
+    counts = np.zeros(len(panes), dtype=np.int64)
+    np.add.at(counts, place, np.append(behind.commits[a:b], count - behind.commits[a:b].sum()))
+    kept = np.flatnonzero(counts)[-max(1, KEPT_PANES * PANE_MS // common.pane_ms) :]
+    return tuple(zip(panes[kept].tolist(), counts[kept].tolist(), strict=True))
+
+
 def _last_per_key_and_pane(
     batch: CommitBatch,
     log: LogColumns,
@@ -159,13 +189,8 @@ def _last_per_key_and_pane(
 ) -> _Last:
     keys = batch.keys
     key = batch.key_code[usable].astype(np.int64)
-    pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // unit_ms)
-    panes, part = np.unique(pane, return_inverse=True)
-    probes = _probes_before(batch, log, usable, probed_ms)
-    if probes is not None:
-        of_pane = int(probes.max()) + 1
-        parts, part = np.unique(part * of_pane + np.where(history, 0, probes), return_inverse=True)
-        panes = panes[parts // of_pane]
+    parts = _make_parts(batch, log, usable, unit_ms, history, probed_ms=probed_ms)
+    panes, part = parts.panes, parts.part
     distinct, slot = np.unique(key * max(1, len(panes)) + part, return_inverse=True)
     # An assignment to a repeated index keeps the last value, so this gives the last row in log order; reversed, the
     # first.
@@ -193,7 +218,55 @@ def _last_per_key_and_pane(
         first_log_offset=log.offset[first],
         commits=commits[order],
         history=panes[part] == _HISTORY,
+        behind=_behind(parts, slot, order),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The part of each commit, the pane of each part, and the commits that are behind, with the panes of their own."""
+
+    part: Ints
+    panes: Ints
+    behind: Ints
+    own_panes: Ints
+
+
+def _make_parts(
+    batch: CommitBatch,
+    log: LogColumns,
+    usable: Ints,
+    unit_ms: int,
+    history: Bools,
+    *,
+    probed_ms: Mapping[str, Sequence[int]],
+) -> _Parts:
+    """Divide commits by pane and at probes. The part of a group's commits never falls in the order of the log.
+
+    Otherwise a row could end before one that its readers have taken, and they would ignore it.
+    """
+    pane = np.where(history, _HISTORY, log.timestamp_ms[usable] // unit_ms)
+    panes, own = np.unique(pane, return_inverse=True)
+    part = own
+    if len(panes) > 1:
+        part = np.where(history, own, _never_falling(own, batch.keys.group_code[batch.key_code[usable]]))
+    behind = np.flatnonzero(part != own)
+    probes = _probes_before(batch, log, usable, probed_ms)
+    if probes is not None:
+        of_pane = int(probes.max()) + 1
+        parts, part = np.unique(part * of_pane + np.where(history, 0, probes), return_inverse=True)
+        panes = panes[parts // of_pane]
+    return _Parts(part, panes, behind, pane[behind])
+
+
+def _behind(parts: _Parts, slot: Ints, order: Ints) -> _Behind:
+    """Count the commits that are behind; `slot` has the slot of each commit before slots are put in an order."""
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    panes, pane = np.unique(parts.own_panes, return_inverse=True)
+    of_slot = max(1, len(panes))
+    kinds, counts = np.unique(place[slot[parts.behind]] * of_slot + pane, return_counts=True)
+    return _Behind(kinds // of_slot, panes[kinds % of_slot], counts)
 
 
 def _probes_before(
@@ -214,9 +287,16 @@ def _probes_before(
     sorted_probes = np.sort(np.array([(code << _TIME_BITS) + min(max(0, at), _LATEST_MS) for code, at in probes]))
     times = np.clip(_committed_at(batch, log, rows), 0, _LATEST_MS)
     found = sorted_probes.searchsorted((group << _TIME_BITS) + times).astype(np.int64)
+    return _never_falling(found, group)
+
+
+def _never_falling(numbers: Ints, group: Ints) -> Ints:
+    """Return the highest of the numbers (0 or more) up to each row of a group, in the order of the log."""
     in_order = np.argsort(group, kind="stable")
-    found[in_order] = np.maximum.accumulate(found[in_order])
-    return found
+    above = group[in_order] * (int(numbers.max(initial=0)) + 1)
+    highest = np.empty_like(numbers)
+    highest[in_order] = np.maximum.accumulate(numbers[in_order] + above) - above
+    return highest
 
 
 def _committed_at(batch: CommitBatch, log: LogColumns, rows: Ints) -> Ints:

@@ -36,7 +36,7 @@ class CommitTimes:
         """Return the time of a group's next row: of its last commit, which clients may set, but within its pane."""
         at_ms = row.last_commit_ms
         if row.pane_counts and not row.is_history:
-            start_ms = row.pane_counts[0][0]
+            start_ms = row.pane_counts[-1][0]
             at_ms = min(max(at_ms, start_ms), start_ms + row.pane_ms - 1)
         self._latest[row.group] = at_ms = max(at_ms, self._latest.get(row.group, at_ms))
         return at_ms

@@ -125,8 +125,8 @@ def _take_few(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[int
         usual = gap_1 if gap_2 == _NEVER else min(gap_1, gap_2)
         if gap >= SHORTEST_MS and gap_1 != _NEVER and gap >= _UNUSUAL * usual:
             ended.append((partition, before, first))
-        # Average distance between the commits of one row.
-        inside = (last - first) // (records - 1) if records > 1 else gap
+        # Average distance between the commits of one row; not known if the coordinator's clock went back between them.
+        inside = (last - first) // (records - 1) if records > 1 and last >= first else gap
         known.last_ms[place] = max(last, before)
         known.gap_before_ms[place] = inside if records > 2 else gap if records > 1 else gap_1
         known.gap_ms[place] = inside
@@ -143,8 +143,8 @@ def _take_many(known: _Rhythm, at: Ints, commits: TopicCommits) -> list[tuple[in
     gap = np.where(before == _NEVER, _NEVER, np.maximum(0, first - before))
     usual = np.where(gap_2 == _NEVER, gap_1, np.minimum(gap_1, gap_2))
     unusual = np.flatnonzero((gap >= SHORTEST_MS) & (gap_1 != _NEVER) & (gap >= _UNUSUAL * usual))
-    # Average distance between the commits of one row.
-    inside = np.where(records > 1, (last - first) // np.maximum(1, records - 1), gap)
+    # Average distance between the commits of one row; not known if the coordinator's clock went back between them.
+    inside = np.where((records > 1) & (last >= first), (last - first) // np.maximum(1, records - 1), gap)
     known.last_ms[at] = np.maximum(last, before)
     known.gap_before_ms[at] = np.where(records > 2, inside, np.where(records > 1, gap, gap_1))
     known.gap_ms[at] = inside
