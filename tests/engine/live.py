@@ -29,6 +29,7 @@ from rebalance_streaming.diagnosis import worker as diagnosis
 from rebalance_streaming.diagnosis.frames import InputRow, Start, Tick
 from rebalance_streaming.diagnosis.horizon import ReadHorizon
 from rebalance_streaming.diagnosis.restoring import decode_restored
+from rebalance_streaming.diagnosis.row_order import in_order
 from rebalance_streaming.engine.rows import DIAGNOSED, decode_input
 from rebalance_streaming.recordings.recording import RecordedLine
 from rebalance_streaming.spark import activity, membership
@@ -223,7 +224,7 @@ class Live:
         query.began_ms = self.now_ms
         query.next_ms = self.now_ms + self._any_of(query.pace.pause_ms)
         rows = list(self._rows())
-        self._worker.take(tuple(sorted(rows, key=lambda row: row.at_ms)))
+        self._worker.take(in_order(rows))
         return bool(rows)
 
     def _rows(self) -> Iterator[InputRow]:

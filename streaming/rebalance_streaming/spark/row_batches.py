@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from rebalance_contract.bounds import MAX_ROW_BYTES
 from rebalance_streaming.brokers.row_fetcher import Place
 from rebalance_streaming.diagnosis.frames import InputRow
+from rebalance_streaming.diagnosis.row_order import in_order
 
 #: Rows per batch. Each batch has a fixed cost, so a cold start with fewer rows at once would take longer.
 ROWS_AT_ONCE = 10_000
@@ -40,6 +41,14 @@ class _Found(NamedTuple):
     topic: str
     row: InputRow
     missing_bytes: int
+
+    @property
+    def partition(self) -> int:
+        return self.row.partition
+
+    @property
+    def at_ms(self) -> int:
+        return self.row.at_ms
 
     @property
     def place(self) -> Place:
@@ -64,12 +73,12 @@ def _largest_collected(number: Column) -> Column:
 
 
 def rows_in_time(table: pa.Table, names: Mapping[str, str], fetch: FetchValues) -> Iterator[InputRow]:
-    """Yield collected rows in the order of their times, with the values of large ones.
+    """Yield collected rows in the order of their times (`in_order`), with the values of large ones.
 
     `names` are the short names of topics by their full names. A row that is gone is left out: a newer one of its key
     follows, or nobody may read it any more.
     """
-    for part in _parts(sorted(_found(table, names), key=lambda each: each.row.at_ms)):
+    for part in _parts(in_order(_found(table, names))):
         missing = [each.place for each in part if each.missing_bytes]
         values = fetch(missing) if missing else {}
         for each in part:
