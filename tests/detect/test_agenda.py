@@ -154,3 +154,16 @@ def test_a_rebalance_is_explained_at_the_earliest_of_its_times():
     assert timetable.next_ms(T0, None, is_joining=False) == T0 + 20 * SECOND
     assert timetable.take_rebalances(T0 + 20 * SECOND - 1) == set()
     assert timetable.take_rebalances(T0 + 20 * SECOND) == {"r"}
+
+
+def test_after_the_clock_was_set_back_all_groups_are_judged_soon():
+    """Everything is evaluated, and no rebalance waits for its former time."""
+    agenda = Agenda()
+    timetable = judged(agenda, at_ms=T0 + 60 * MINUTE)
+    agenda.plan_rebalance(timetable, "7-1", T0 + 60 * MINUTE)
+    timetable.explain_by("7-0", T0 + 60 * MINUTE)
+    agenda.turn_back(T0)
+    assert turns(agenda, T0 + 30 * SECOND)
+    assert timetable.take_changed(T0) == inputs.EVERYTHING
+    assert timetable.take_rebalances(T0 + 30 * SECOND) == {"7-1", "7-0"}
+    assert timetable.next_ms(T0, None, is_joining=False) <= T0 + SWEEP_MS

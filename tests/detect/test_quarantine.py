@@ -11,6 +11,7 @@ import pytest
 from detect.turnover import Run
 from histories import (
     GROUP,
+    HOUR,
     MINUTE,
     SECOND,
     T0,
@@ -121,6 +122,15 @@ def test_what_was_set_aside_long_ago_takes_no_memory():
             quarantine.ask("explain", GROUP, T0 + number * MINUTE, fail, None, about=f"0-{number}")
     assert len(asked) == quarantine.counts["explain", "ValueError"] == 2_000
     assert len(quarantine._until_ms) == 60
+
+
+def test_nothing_is_set_aside_for_longer_if_the_clock_is_set_back():
+    """It would be until the clock reaches its former time."""
+    quarantine = Quarantine()
+    quarantine.add("explain", GROUP, T0 + HOUR, ValueError())
+    quarantine.turn_back(T0)
+    assert quarantine.is_quarantined("explain", GROUP, T0)
+    assert not quarantine.is_quarantined("explain", GROUP, T0 + QUARANTINE_MS)
 
 
 def test_a_rebalance_that_cannot_be_judged_has_an_undetermined_cause():

@@ -66,3 +66,13 @@ def test_something_that_happens_is_shown_at_once_but_not_all_the_time():
     schedule.touch("g", START_MS + 100)
     assert not schedule.take_due(START_MS + 999)
     assert schedule.take_due(START_MS + 1_000) == ["g"]
+
+
+def test_after_the_clock_was_set_back_rows_are_due_within_a_minute():
+    """They were planned for times that are far ahead now."""
+    schedule, ahead_ms = Schedule(), START_MS + 3_600_000
+    schedule.published("g", ahead_ms, counted_ms=[], is_moving=True)
+    schedule.turn_back(START_MS)
+    assert schedule.take_due(START_MS + 60_000) == ["g"]
+    schedule.touch("g", START_MS + 61_000)
+    assert schedule.take_due(START_MS + 61_000) == ["g"]

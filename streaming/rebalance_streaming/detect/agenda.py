@@ -81,6 +81,15 @@ class Timetable:
         """Have the findings stated again at a time (epoch ms), unless that is planned earlier."""
         self.restate_ms = at_ms if self.restate_ms is None else min(at_ms, self.restate_ms)
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms): everything is evaluated again, and soon."""
+        soon_ms = now_ms + _BULK_MS
+        self.changed, self.judged_ms = EVERYTHING, min(self.judged_ms, now_ms)
+        self.sweep_ms = min(self.sweep_ms, now_ms + _SWEEP_MS)
+        self.put_off_ms = None if self.put_off_ms is None else min(self.put_off_ms, now_ms)
+        self.waiting = {name: min(due_ms, soon_ms) for name, due_ms in self.waiting.items()}
+        self.explain_ms = {name: min(at_ms, soon_ms) for name, at_ms in self.explain_ms.items()}
+
     def keep(self, rebalance_ids: Collection[str]) -> None:
         """Drop the `explain_ms` of all other rebalances."""
         self.explain_ms = {name: at_ms for name, at_ms in self.explain_ms.items() if name in rebalance_ids}
@@ -169,6 +178,12 @@ class Agenda:
             timetable = self._timetables[group]
             if timetable.put_off_ms is None:
                 timetable.put_off_ms = now_ms
+
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms): each group is judged within half a minute."""
+        for timetable in self._timetables.values():
+            timetable.turn_back(now_ms)
+            self.plan(timetable, now_ms + zlib.crc32(timetable.group.encode(errors="replace")) % _BULK_MS)
 
     def take_due(self, now_ms: int) -> set[str]:
         """Return the groups that were touched or whose planned time has come; remove them from the queue."""

@@ -74,6 +74,13 @@ class Answers:
                 found |= CONDITIONS[place].looks_at
         return found
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms): no verdict began later."""
+        self._clocks = {
+            place: Clocks({key: min(at_ms, now_ms) for key, at_ms in clocks.items()})
+            for place, clocks in self._clocks.items()
+        }
+
     def ask(self, view: GroupView, changed: int, quarantine: Quarantine) -> bool:
         """Evaluate the rules whose inputs changed or that are due; return whether any answer changed."""
         due = {place for place, at_ms in self._due.items() if at_ms <= view.now_ms}

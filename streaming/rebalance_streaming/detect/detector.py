@@ -285,6 +285,18 @@ class Detector:
             changed += self._judge_group(self._judged_groups[group])
         return self._unpublished.take([*changed, *self._disturbances()])
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms): all groups are judged again within half a minute.
+
+        Their next judgements were planned for times that are far ahead now.
+        """
+        self.now_ms = min(self.now_ms, now_ms)
+        self._agenda.turn_back(now_ms)
+        self._quarantine.turn_back(now_ms)
+        for judged_group in self._judged_groups.values():
+            judged_group.heard_ms = min(judged_group.heard_ms, now_ms)
+            judged_group.answers.turn_back(now_ms)
+
     def _judge_group(self, judged_group: JudgedGroup) -> list[Finding]:
         found, timetable = self._judge.judge(judged_group, self.now_ms), judged_group.timetable
         is_joining = judged_group.is_joining(self.now_ms)

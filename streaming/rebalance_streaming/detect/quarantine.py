@@ -57,6 +57,11 @@ class Quarantine:
         self._until_ms.pop((group, stage, about), None)
         self._until_ms[group, stage, about] = now_ms + QUARANTINE_MS
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms): no call is quarantined for longer than usual."""
+        latest_ms = now_ms + QUARANTINE_MS
+        self._until_ms = {each: min(until_ms, latest_ms) for each, until_ms in self._until_ms.items()}
+
     def report(self, stage: str, group: str, error: Exception) -> None:
         """Count and report an error."""
         self.counts[stage, type(error).__name__] += 1

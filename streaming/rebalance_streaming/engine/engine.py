@@ -66,6 +66,8 @@ _TIMING_MS, _STATUS_MS = 10_000, 2_000
 _RENEWAL_MS, _RENEWALS_EVERY_MS = 86_400_000, 60_000
 #: Age at which history is forgotten: rules look back for a day, and a start reads as much.
 _GONE_MS = _RENEWAL_MS + 3_600_000
+#: The driver's clock was set back if it is behind its latest time by more than this; a smaller step is waited out.
+_SET_BACK_MS = 1_000
 #: Maximum number of errors logged per stage and reason; further ones are only counted.
 _LOGGED = 3
 
@@ -117,7 +119,7 @@ class Engine:
         # Counts start at 0, so that the first error is an increase.
         self._quarantined: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FIRST_KINDS, 0))
         self._probed_ms: int | None = None
-        self._timed_ms = self._status_ms = 0
+        self._latest_ms = self._timed_ms = self._status_ms = 0
         self._renewed_ms: int | None = None
         self._gone: list[RowGone] = []
 
@@ -291,6 +293,7 @@ class Engine:
         groups judged in this call; the others are judged in the next calls. Null: all that are due; 0: none. Results
         that need no judgement, above all lag, are returned in any case.
         """
+        self._note_clock(now_ms)
         judged_ms = now_ms if read_until_ms is None else min(now_ms, read_until_ms)
         self._take_gaps(judged_ms)
         impacts = self._take_impacts()
@@ -310,6 +313,16 @@ class Engine:
             rows += self._count()
             rows.append(self._status(now_ms, now_ms if read_until_ms is None else read_until_ms))
         return rows
+
+    def _note_clock(self, now_ms: int) -> None:
+        """Plan everything anew if the clock was set back: nothing must wait until it reaches its former time."""
+        if now_ms >= self._latest_ms - _SET_BACK_MS:
+            self._latest_ms = max(now_ms, self._latest_ms)
+            return
+        self._latest_ms, self._timed_ms, self._status_ms = now_ms, 0, 0
+        self._renewed_ms = None if self._renewed_ms is None else min(self._renewed_ms, now_ms)
+        for each in (self._schedule, self._lag, self._detector):
+            each.turn_back(now_ms)
 
     def finish(self, now_ms: int) -> list[Output]:
         """Judge everything with what is known, because no more rows will come; return the last rows.

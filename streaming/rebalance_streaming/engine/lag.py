@@ -298,6 +298,10 @@ class LagTable:
         for topic in unread:
             self.ends.forget(topic)
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms` (epoch ms)."""
+        self._looked_ms = min(self._looked_ms, now_ms)
+
     def _committed_topics(self) -> set[str]:
         return {name for group in self._groups.values() for name in group.topics}
 

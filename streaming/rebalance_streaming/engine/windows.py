@@ -54,6 +54,12 @@ class Schedule:
                 found.append(group)
         return found
 
+    def turn_back(self, now_ms: int) -> None:
+        """Adapt to a clock that was set back to `now_ms`: what was planned for a later time is due within a minute."""
+        self._published = {group: min(at_ms, now_ms) for group, at_ms in self._published.items()}
+        for group in [group for group, due_ms in self._due.items() if due_ms > now_ms]:
+            self._plan(group, next_turn(group, now_ms, _SLIDING_MS))
+
     def forget(self, group: str) -> None:
         """Drop a group that is gone."""
         self._due.pop(group, None)
