@@ -216,9 +216,10 @@ class Engine:
             self._note_starts(row.group)
 
     def _take_commits(self, row: CommitActivity, at_ms: int) -> None:
-        if row.cluster != self._cluster or not self._lag.take_commits(row):
+        if row.cluster != self._cluster or not self._lag.take_commits(row, at_ms):
             return
-        self._lag.measure(row.group, row.last_commit_ms)
+        # Clients and coordinators may state a time ahead, after which no measurement would count until then.
+        self._lag.measure(row.group, min(row.last_commit_ms, at_ms))
         gaps = self._rhythms.setdefault(row.group, CommitRhythm()).take(row)
         self._gaps.add(row.group, gaps)
         self._schedule.touch(row.group, at_ms)

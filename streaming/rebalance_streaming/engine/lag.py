@@ -34,6 +34,7 @@ from rebalance_streaming.activity.offsets import UNKNOWN, Ints, filled
 from rebalance_streaming.engine.ends import OldestUnread, lags_of, older, oldest_unread
 from rebalance_streaming.engine.panes import PaneNumbers, PaneRing
 from rebalance_streaming.engine.positions import TopicPositions, forget_released, is_as_published, learn_committed, move
+from rebalance_streaming.groups.windows import believed
 from rebalance_streaming.observed.topic_ends import ClusterEnds
 
 #: End of a row of commits: partition of the log, its era, offset.
@@ -112,8 +113,12 @@ class LagTable:
         self._left_before: set[str] = set()
         self._looked_ms = 0
 
-    def take_commits(self, row: CommitActivity) -> bool:
-        """Process packed commits; return false for a repeated row, which changes nothing."""
+    def take_commits(self, row: CommitActivity, at_ms: int | None = None) -> bool:
+        """Process packed commits; return false for a repeated row, which changes nothing.
+
+        `at_ms`: when the row was written (epoch ms; null: not known). A pane too far after it counts as of that time:
+        a clock that is ahead must not make all later panes look old.
+        """
         group = self._groups.setdefault(row.group, _Group())
         at = (row.log_partition, row.log_era, row.last_log_offset)
         if _is_at_or_before(at, group.read_to):
@@ -127,7 +132,7 @@ class LagTable:
             for name, commits in row.topics.items():
                 _count_commits(group, name, commits)
         for start_ms, count in row.pane_counts:
-            pane = start_ms // PANE_MS
+            pane = (start_ms if at_ms is None else believed(start_ms, at_ms)) // PANE_MS
             group.commits[pane] = (group.commits[pane] or 0) + count
         return True
 

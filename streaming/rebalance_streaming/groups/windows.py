@@ -35,9 +35,9 @@ def add(
     rebalances: int = 0,
 ) -> Panes:
     """Count an event at `at_ms`. One dated too far after `now_ms` counts as of now; one older than the ring as late."""
-    believed = _clamp(at_ms, now_ms)
-    panes = replace(panes, future=panes.future + (believed != at_ms))
-    start = believed - believed % PANE_MS
+    counted_ms = believed(at_ms, now_ms)
+    panes = replace(panes, future=panes.future + (counted_ms != at_ms))
+    start = counted_ms - counted_ms % PANE_MS
     if panes.panes and start <= panes.panes[-1].start_ms - KEPT_PANES * PANE_MS:
         return replace(panes, late=panes.late + 1)
     delta = Pane(start, generations_completed, generations_aborted, rebalances)
@@ -46,7 +46,7 @@ def add(
 
 def add_rebalancing(panes: Panes, from_ms: int, to_ms: int, now_ms: int) -> Panes:
     """Spread a period of rebalancing over the panes it covers; the part that is older than the ring is dropped."""
-    end = _clamp(to_ms, now_ms)
+    end = believed(to_ms, now_ms)
     newest = max([end, *(pane.start_ms for pane in panes.panes[-1:])])
     begin = max(from_ms, newest - newest % PANE_MS - (KEPT_PANES - 1) * PANE_MS)
     deltas = []
@@ -80,7 +80,8 @@ def _sum(panes: Panes, now_ms: int, length_ms: int, since_ms: int | None) -> Win
     return Window(completed, aborted, rebalances, min(1.0, (rebalancing_ms + going_on) / length_ms))
 
 
-def _clamp(at_ms: int, now_ms: int) -> int:
+def believed(at_ms: int, now_ms: int) -> int:
+    """Return the time of an event (epoch ms), which is `now_ms` for one dated too far after that."""
     return at_ms if at_ms <= now_ms + TOLERATED_FUTURE_MS else now_ms
 
 
