@@ -1,16 +1,18 @@
 """Information that probes add to the log: the start of a classic rebalance, and names of topics."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groups.records import Log, member
-from rebalance_contract import Probe, Rebalance
+from rebalance_contract import Member, Probe, Rebalance
 from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
+from rebalance_streaming.groups.model import FoldState, GroupRecord, dump_state, load_state, new_state
 from rebalance_streaming.groups.probing import observe
 from rebalance_streaming.wire.kafka_json import uuid_text
 from rebalance_streaming.wire.records import (
@@ -130,3 +132,34 @@ def test_a_probe_names_topics():
     assert state.snapshot.members[0].partitions == {ids[0]: [0, 1], ids[1]: [0, 1]}
     state, _ = observe(state, probe(2_000, topic_ids={"orders": ids[0], "refunds": ids[1]}))
     assert state.snapshot.members[0].partitions == {"orders": [0, 1], "refunds": [0, 1]}
+
+
+def test_topics_that_a_group_has_nothing_to_do_with_any_more_are_forgotten():
+    """A group that reads a pattern may have a thousand topics a day that exist for an hour; so has a stored state."""
+    ids = {f"job-{number}": uuid_text(UUID(int=100 + number)) for number in range(1_000)}
+    state = new_state("test", "g")
+    for at, (name, topic_id) in enumerate(ids.items()):
+        state, _ = observe(state, probe(1_000 + at, topic_ids={name: topic_id}))
+    assert state.topic_names == {ids["job-999"]: "job-999"}
+    stored = msgspec.structs.replace(state, topic_names={topic_id: name for name, topic_id in ids.items()})
+    state, _ = observe(load_state(dump_state(stored)), probe(9_000, topic_ids={"job-7": ids["job-7"]}))
+    assert state.topic_names == {ids["job-7"]: "job-7"}
+
+
+def test_topics_that_members_read_or_have_keep_their_names():
+    """Also if a probe could not describe them, and until the last member has given them up."""
+    names = ["orders", "refunds", "payments", "returns", "other"]
+    ids = {name: uuid_text(UUID(int=number)) for number, name in enumerate(names)}
+    members = (
+        Member("a", "a", "h", topics=("orders",), partitions={"refunds": [0]}),
+        Member("b", "b", "h", target={"payments": [0]}, pending_revocation={ids["returns"]: [1]}),
+    )
+    state = new_state("test", "g")
+    state = msgspec.structs.replace(state, snapshot=replace(state.snapshot, members=members))
+    state, _ = observe(state, probe(1_000, topic_ids=ids))
+    assert state.snapshot.members[1].pending_revocation == {"returns": [1]}
+    kept = {ids[name]: name for name in names if name != "other"}
+    state, _ = observe(state, probe(2_000, topic_ids={"orders": ids["orders"]}))
+    assert state.topic_names == kept
+    state, _ = observe(state, probe(3_000, topic_ids={}))
+    assert state.topic_names == kept

@@ -29,7 +29,17 @@ from rebalance_contract import (
 from rebalance_streaming.groups import episodes
 from rebalance_streaming.groups.classic import member_change
 from rebalance_streaming.groups.identity import pair_members
-from rebalance_streaming.groups.model import FoldDraft, GroupRecord, MemberChanges, RemovedGroup, Step, by_id, id_of
+from rebalance_streaming.groups.model import (
+    FoldDraft,
+    GroupRecord,
+    MemberChanges,
+    RemovedGroup,
+    Step,
+    by_id,
+    id_of,
+    member_of,
+)
+from rebalance_streaming.groups.topic_names import learn_only_topic, name_topics
 from rebalance_streaming.wire.kafka_json import uuid_text
 
 #: The member epoch of a static member that left and announced its return (Kafka: LEAVE_GROUP_STATIC_MEMBER_EPOCH).
@@ -57,7 +67,7 @@ def fold_epochs(draft: FoldDraft, record: GroupRecord) -> None:
     _take_over(draft, record, kind)
     handler(draft, record, kind)
     if kind is not STREAMS:
-        _learn_only_topic(draft, record.member_id)
+        learn_only_topic(draft, record.member_id)
     if draft.snapshot.generation is None:
         return
     draft.snapshot = replace(draft.snapshot, state=_group_state(draft, kind))
@@ -88,7 +98,7 @@ def _take_over(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
 
 def _on_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     member_id = record.member_id or ""
-    known = _member(draft.snapshot, member_id)
+    known = member_of(draft.snapshot.members, member_id)
     if record.value is None:
         if known is not None:
             _remove(draft, record, known)
@@ -167,7 +177,7 @@ def _on_current(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
     if record.value is None:
         return
     value, member_id = record.value, record.member_id or ""
-    known = _member(draft.snapshot, member_id) or Member(member_id, "", "")
+    known = member_of(draft.snapshot.members, member_id) or Member(member_id, "", "")
     away = value.member_epoch == _AWAY_EPOCH
     member_state = MemberState.AWAY if away else kind.member_states.get(value.state, f"unknown ({value.state})")
     same = known.state == member_state
@@ -197,7 +207,7 @@ def _pending(draft: FoldDraft, value: Any, kind: _Kind) -> Partitions | None:
 
 
 def _on_target_member(draft: FoldDraft, record: GroupRecord, kind: _Kind) -> None:
-    known = _member(draft.snapshot, record.member_id or "")
+    known = member_of(draft.snapshot.members, record.member_id or "")
     if known is None and record.value is not None:
         known = Member(record.member_id or "", "", "")
     if known is None or record.value is None:
@@ -329,8 +339,7 @@ def _on_topics(draft: FoldDraft, record: GroupRecord, _kind: _Kind) -> None:
     if record.value is None:
         return
     topics = record.value.initialized_topics if record.record_type == _SHARE_STATE else record.value.topics
-    for each in topics:
-        name_topic(draft, uuid_text(each.topic_id), each.topic_name)
+    name_topics(draft, {uuid_text(each.topic_id): each.topic_name for each in topics})
     if record.record_type == _SHARE_STATE:
         _note_other(draft, "share_state")
 
@@ -410,12 +419,6 @@ def _complete_empty_epoch(draft: FoldDraft, record: GroupRecord, epoch: int) -> 
 # number of members: the members of a snapshot are sorted by id.
 
 
-def _member(snapshot: GroupSnapshot, member_id: str) -> Member | None:
-    members = snapshot.members
-    at = bisect_left(members, member_id, key=id_of)
-    return members[at] if at < len(members) and members[at].member_id == member_id else None
-
-
 def _put(draft: FoldDraft, member: Member) -> None:
     members = draft.snapshot.members
     at = bisect_left(members, member.member_id, key=id_of)
@@ -454,56 +457,6 @@ def _read_by(member: Member, sources: Mapping[str, Sequence[str]]) -> Member:
         target=read(member.target),
         pending_revocation=read(member.pending_revocation),
     )
-
-
-def name_topic(draft: FoldDraft, topic_id: str, name: str) -> None:
-    """Learn a topic's name and replace its id by the name in all members."""
-    if draft.topic_names.get(topic_id) == name:
-        return
-    draft.topic_names = {**draft.topic_names, topic_id: name}
-    members = tuple(_rename(member, topic_id, name) for member in draft.snapshot.members)
-    draft.snapshot = replace(draft.snapshot, members=members)
-
-
-def _rename(member: Member, topic_id: str, name: str) -> Member:
-    def renamed(partitions: Partitions | None) -> Partitions | None:
-        if partitions is None or topic_id not in partitions:
-            return partitions
-        return {name if topic == topic_id else topic: numbers for topic, numbers in partitions.items()}
-
-    return replace(
-        member,
-        partitions=renamed(member.partitions),
-        target=renamed(member.target),
-        pending_revocation=renamed(member.pending_revocation),
-    )
-
-
-def _learn_only_topic(draft: FoldDraft, member_id: str | None) -> None:
-    """If all members subscribe to one topic only, the only unknown id in their assignments is that topic's.
-
-    `member_id` is the member of the latest record, null for none.
-    """
-    members = draft.snapshot.members
-    if not members or len(members[0].topics) != 1:
-        return
-    (name,) = members[0].topics
-    named = {name, *draft.topic_names.values()}
-    # Checked first because it is true for almost all records, and the checks below loop over all members. A topic that
-    # was deleted and recreated has another id.
-    if name in draft.topic_names.values() and not _places(_member(draft.snapshot, member_id or "")) - named:
-        return
-    if any(member.topics not in ((), (name,)) or member.topic_regex for member in members):
-        return
-    # Without partitions of earlier topics that members still have and whose names are known.
-    ids = {place for member in members for place in _places(member)} - named
-    if len(ids) == 1:
-        name_topic(draft, ids.pop(), name)
-
-
-def _places(member: Member | None) -> set[str]:
-    """Return the topics, by name or id, in a member's assignment or target."""
-    return set() if member is None else {*(member.partitions or ()), *(member.target or ())}
 
 
 _SHARE_STATE = 15

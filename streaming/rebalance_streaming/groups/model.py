@@ -6,7 +6,8 @@ Receives records decoded by `wire`. Independent of Spark and the clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -225,6 +226,12 @@ id_of: Callable[[Member], str] = attrgetter("member_id")
 def by_id(members: Iterable[Member]) -> tuple[Member, ...]:
     """Return members sorted by id: the log has them in the order of a hash map."""
     return tuple(sorted(members, key=id_of))
+
+
+def member_of(members: Sequence[Member], member_id: str) -> Member | None:
+    """Return the member with an id, of members that are sorted by id; null if there is none."""
+    at = bisect_left(members, member_id, key=id_of)
+    return members[at] if at < len(members) and members[at].member_id == member_id else None
 
 
 def difference(before: Iterable[Member], after: Iterable[Member]) -> tuple[list[Member], list[Member]]:

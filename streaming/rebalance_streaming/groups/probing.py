@@ -14,8 +14,8 @@ import msgspec
 from rebalance_contract import SETTLED_STATES, STATES_OF, GroupType, Probe, Rebalance, read_state
 from rebalance_streaming.groups import windows
 from rebalance_streaming.groups.episodes import changed_rebalance, settlement_of, timed
-from rebalance_streaming.groups.epochs import name_topic
 from rebalance_streaming.groups.model import FoldDraft, FoldState
+from rebalance_streaming.groups.topic_names import take_probed_names
 
 #: The states of a classic group that are taken from probes.
 _STATES = frozenset(STATES_OF[GroupType.CLASSIC])
@@ -38,8 +38,7 @@ def note_surroundings(draft: FoldDraft, probe: Probe) -> None:
     if probe.coordinator_id is not msgspec.UNSET:
         draft.snapshot = replace(draft.snapshot, coordinator=probe.coordinator_id)
     if probe.topic_ids is not msgspec.UNSET:
-        for name, topic_id in probe.topic_ids.items():
-            name_topic(draft, topic_id, name)
+        take_probed_names(draft, {topic_id: name for name, topic_id in probe.topic_ids.items()})
 
 
 def _see_state(draft: FoldDraft, probe: Probe) -> None:
