@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -195,6 +196,23 @@ def test_lag_that_an_earlier_run_measured_is_not_forgotten_at_a_start():
     tracker.take_rebalance(FIRST)
     tracker.take_lag(FIRST.group, 9, T0 + 90_000)
     assert tracker.changed() == []
+
+
+@pytest.mark.parametrize("written", [range(60), range(59, -1, -1), [*range(0, 60, 2), *range(1, 60, 2)]])
+@pytest.mark.parametrize("name", ["7-{}", "7-{}-e1", "probe-{}"])
+def test_of_many_rebalances_the_latest_are_restored(written: Sequence[int], name: str):
+    """Rows of a compacted topic come in any order, and offsets have more digits later; a foreign id takes no place."""
+    tracker = ImpactTracker("prod")
+    tracker.restore(RebalanceImpact("prod", FIRST.group, "none", expired=("a",)))
+    for number in written:
+        tracker.restore(RebalanceImpact("prod", FIRST.group, name.format(80 + number), expired=("a",)))
+    kept = []
+    for number in range(60):
+        rebalance_id = name.format(80 + number)
+        tracker.take_rebalance(replace(FIRST, rebalance_id=rebalance_id))
+        tracker.take_timeouts(FIRST.group, rebalance_id, ["b"], [])
+        kept += [number] if rows_of(tracker)[rebalance_id].expired == ("a", "b") else []
+    assert kept == list(range(30, 60))
 
 
 def test_a_probe_that_an_earlier_run_did_not_read_any_more_counts():

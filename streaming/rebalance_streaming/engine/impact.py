@@ -14,6 +14,7 @@ from rebalance_contract import CommitGap, CountedImpact, GroupImpact, Rebalance,
 from rebalance_streaming.engine.commit_gaps import KEPT_GAPS
 from rebalance_streaming.engine.lag_around import LagAround, lag_around
 from rebalance_streaming.engine.measured_lag import MeasuredLag
+from rebalance_streaming.groups.episodes import begun_order
 from rebalance_streaming.groups.partitions import Place
 from rebalance_streaming.observed.coordinator_log import RebalanceStart
 
@@ -59,14 +60,14 @@ class ImpactTracker:
         self._changed: dict[str, dict[str | None, RebalanceImpact | GroupImpact]] = {}
 
     def restore(self, row: RebalanceImpact | GroupImpact) -> None:
-        """Restore what an earlier run published."""
+        """Restore what an earlier run published; of many rebalances, which come in no order, the latest are kept."""
         group = self._of(row.group)
         if isinstance(row, GroupImpact):
             group.totals = row
         else:
             group.restored[row.rebalance_id] = row
-            while len(group.restored) > _KEPT_REBALANCES:
-                del group.restored[next(iter(group.restored))]
+            if len(group.restored) > _KEPT_REBALANCES:
+                del group.restored[min(group.restored, key=begun_order)]
 
     def take_rebalance(self, rebalance: Rebalance) -> None:
         """Process a version of a rebalance."""

@@ -8,6 +8,7 @@ from both kinds of groups; changes the given draft of the state.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -184,6 +185,19 @@ def _id_at(record: GroupRecord) -> str:
     """
     era = f"-e{record.log_era}" if record.log_era else ""
     return f"{record.partition}-{record.offset}{era}"
+
+
+#: The id of a rebalance: the position of its first record, or the time of the probe that saw it.
+_ID = re.compile(r"(?:[0-9]{1,9}|probe)-([0-9]{1,19})(?:-e([0-9]{1,9}))?")
+
+
+def begun_order(rebalance_id: str) -> tuple[int, int]:
+    """Return the sort key by which a group's rebalances began: (era, position in the log or time), -1 for other ids.
+
+    Positions and times cannot be compared, but a group has ids of one kind unless its source was changed.
+    """
+    found = _ID.fullmatch(rebalance_id)
+    return (-1, -1) if found is None else (int(found[2] or 0), int(found[1]))
 
 
 def _extended(rebalance: Rebalance, draft: FoldDraft, step: Step) -> Rebalance:
