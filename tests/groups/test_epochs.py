@@ -2,22 +2,30 @@
 
 import random
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance_contract import Member
+from rebalance_streaming.groups import epochs, topic_names
 from rebalance_streaming.groups.fold import fold
-from rebalance_streaming.groups.model import FoldState, GroupRecord, new_state
+from rebalance_streaming.groups.model import FoldDraft, FoldState, GroupRecord, member_of, new_state
 from rebalance_streaming.wire.kafka_json import uuid_text
 from rebalance_streaming.wire.records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
     OwnedTopicPartitions,
 )
 
-_MEMBER, _CURRENT, _REGEX = 5, 8, 16
+_GROUP, _MEMBER, _CURRENT, _REGEX = 3, 5, 8, 16
 ORDERS = UUID(int=1)
 
 
-def folded(*records: tuple[int, str, Any]) -> FoldState:
+def folded(*records: tuple[int, str | None, Any]) -> FoldState:
     """Fold records, each (type, member id, value), in order."""
     state = new_state("c", "g")
     for offset, (kind, member_id, value) in enumerate(records):
@@ -95,3 +103,61 @@ def test_an_id_stays_where_the_topic_may_be_another():
     for other in (described("b", "refunds"), described("b", pattern="ref.*")):
         state = folded((_MEMBER, "a", described("a", "orders")), (_MEMBER, "b", other), (_CURRENT, "a", has(0)))
         assert state.snapshot.members[0].partitions == {uuid_text(ORDERS): [0]}
+
+
+def test_members_without_partitions_cost_the_same_however_many_there_are(monkeypatch: pytest.MonkeyPatch):
+    """Thousands of members may join before the first assignment, which has the id of their only topic."""
+    looked: list[None] = []
+    places = topic_names._places
+
+    def counted(member: Member | None) -> set[str]:
+        looked.append(None)
+        return places(member)
+
+    monkeypatch.setattr(topic_names, "_places", counted)
+    members = [f"m-{number:03}" for number in range(300)]
+    state = folded(*((_MEMBER, each, described(each, "orders")) for each in members), (_CURRENT, "m-007", has(0)))
+    assert state.snapshot.members[7].partitions == {"orders": [0]}
+    assert len(looked) < 4 * len(members)
+
+
+#: A change of a group: member, and what it subscribes to, or the number of the topic that it has, or null if it leaves.
+_CHANGES = st.tuples(st.sampled_from("abc"), st.sampled_from(["orders", "refunds", 1, 2, None]))
+
+
+@pytest.mark.generated
+@given(st.lists(_CHANGES, max_size=12))
+def test_the_only_topic_is_found_as_if_all_members_were_looked_at_each_time(
+    changes: list[tuple[str, str | int | None]],
+):
+    """A record of the whole group ends each change."""
+
+    def names() -> dict[str, str]:
+        records: list[tuple[int, str | None, Any]] = []
+        for epoch, (member_id, change) in enumerate(changes):
+            if isinstance(change, int):
+                records.append((_CURRENT, member_id, has(0, topic=UUID(int=change))))
+            else:
+                records.append((_MEMBER, member_id, None if change is None else described(member_id, change)))
+            records.append((_GROUP, None, ConsumerGroupMetadataValue(epoch, 0)))
+        return folded(*records).topic_names
+
+    with mock.patch.object(epochs, "learn_only_topic", _look_at_all):
+        expected = names()
+    assert names() == expected
+
+
+def _look_at_all(draft: FoldDraft, member_id: str | None) -> None:
+    """Do what `learn_only_topic` does without leaving any member out."""
+    members = draft.snapshot.members
+    if not members or len(members[0].topics) != 1:
+        return
+    (name,) = members[0].topics
+    if name in draft.topic_names.values() and not topic_names._places(member_of(members, member_id or "")):
+        return
+    if any(member.topics not in ((), (name,)) for member in members):
+        return
+    ids = {place for member in members for place in topic_names._places(member)}
+    ids -= {name, *draft.topic_names.values()}
+    if len(ids) == 1:
+        topic_names.name_topics(draft, {ids.pop(): name})

@@ -38,16 +38,19 @@ def take_probed_names(draft: FoldDraft, names: Mapping[str, str]) -> None:
 def learn_only_topic(draft: FoldDraft, member_id: str | None) -> None:
     """If all members subscribe to one topic only, the only unknown id in their assignments is that topic's.
 
-    `member_id` is the member of the latest record, null for none.
+    `member_id` is the member of the latest record, null for none. All members are looked at only if that member has an
+    unknown id, or at a record of the whole group while the topic has no name: one of these comes last of a change.
     """
     members = draft.snapshot.members
     if not members or len(members[0].topics) != 1:
         return
+    own = set() if member_id is None else _places(member_of(members, member_id))
+    if member_id is not None and not own:
+        return
     (name,) = members[0].topics
     named = {name, *draft.topic_names.values()}
-    # Checked first because it is true for almost all records, and the checks below loop over all members. A topic that
-    # was deleted and recreated has another id.
-    if name in draft.topic_names.values() and not _places(member_of(members, member_id or "")) - named:
+    # A topic that was deleted and recreated has another id.
+    if own <= named and (member_id is not None or name in draft.topic_names.values()):
         return
     if any(member.topics not in ((), (name,)) or member.topic_regex for member in members):
         return
