@@ -303,40 +303,6 @@ def test_rows_have_the_contracts_keys(clock: dict[str, int]):
         assert key == f"prod/{row.group}{tail}"
 
 
-# --- Forgetting ---
-
-
-def test_a_group_that_is_gone_is_dropped_after_a_day(clock: dict[str, int]):
-    """Its totals are kept for its return; then its state is dropped and its row deleted, once its bucket is touched."""
-    query = Query()
-    query.take(golden_rows())
-    (name,) = query.groups()
-    (bucket,) = (each["bucket"] for each in addressed(golden_rows())[:1])
-    neighbour = neighbour_in(bucket)
-    gone_ms = golden_rows()[-1][3]
-    assert query.group(name).state == "Deleted"
-    clock["ms"] = gone_ms + DAY_MS - 1
-    query.take([group_row(neighbour, 1, 1)])
-    assert query.latest()[CONFIG.groups_topic, f"prod/{name}"] is not None
-    clock["ms"] = gone_ms + DAY_MS
-    query.take([group_row(neighbour, 2, 2)])
-    assert query.latest()[CONFIG.groups_topic, f"prod/{name}"] is None
-    assert set(query.store.buckets[bucket].groups.values) == {neighbour}
-
-
-def test_a_group_that_comes_back_within_the_day_stays(clock: dict[str, int]):
-    """It was deleted, but exists again when the day is over."""
-    query = Query()
-    query.take(golden_rows())
-    (name,) = query.groups()
-    last = golden_rows()[-1]
-    value = fill.group_value(1, 2, last[3] + 1_000, 4)
-    query.take([(last[0], last[1], last[2] + 1, last[3] + 1_000, fill.group_key(name), value)])
-    clock["ms"] = last[3] + 2 * DAY_MS
-    query.take([(last[0], last[1], last[2] + 2, last[3] + 2_000, fill.group_key(name), value)])
-    assert query.group(name).state == "Stable"
-
-
 # --- Setting aside ---
 
 
@@ -383,21 +349,6 @@ def test_a_group_whose_state_cannot_be_read_is_set_aside():
     assert query.store.buckets[bucket].groups.values["g"] == (b"\xff\xff",)
     assert sum(query.quarantined().values()) == 2
     assert {stage for stage, _ in query.quarantined()} == {"group"}
-
-
-def test_a_deleted_group_whose_state_cannot_be_read_holds_up_no_other(clock: dict[str, int]):
-    """It is quarantined once when it is due to be forgotten: otherwise its bucket would fail with each batch."""
-    query = Query()
-    query.take(golden_rows())
-    (name,) = query.groups()
-    bucket = membership.bucket_of(name)
-    query.store.buckets[bucket].groups.values[name] = (b"\xff\xff",)
-    neighbour = neighbour_in(bucket)
-    clock["ms"] = golden_rows()[-1][3] + 2 * DAY_MS
-    for number in (1, 2):
-        query.take([group_row(neighbour, number, number)])
-    assert query.group(neighbour).generation == 2
-    assert query.quarantined() == {("group", "ValidationError"): 1}
 
 
 # --- Rebuilding ---

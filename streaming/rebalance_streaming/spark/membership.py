@@ -305,6 +305,7 @@ class GroupProcessor(StatefulProcessor):
         outputs: list[Output] = []
         for group, of_group in by_group.items():
             outputs += self._fold_group(group, of_group, after)
+        after.deleted = _latest_deleted(after.deleted)
         outputs += self._forget(after)
         if after.quarantined != own.quarantined:
             outputs.append(self._quarantine_row(bucket, after))
@@ -440,7 +441,8 @@ class GroupProcessor(StatefulProcessor):
 
         This happens only when the bucket is touched; an idle cluster need not forget groups.
         """
-        horizon_ms = epoch_ms() - int(self._config.forget_groups_after_hours * 3_600_000)
+        now_ms = epoch_ms()
+        horizon_ms = now_ms - int(self._config.forget_groups_after_hours * 3_600_000)
         due = [group for at_ms, group in bucket.deleted if at_ms <= horizon_ms]
         bucket.deleted = [each for each in bucket.deleted if each[0] > horizon_ms]
         outputs: list[Output] = []
@@ -450,7 +452,9 @@ class GroupProcessor(StatefulProcessor):
                 snapshot = None if found is None else load_state(bytes(found[0])).snapshot
             except UNREADABLE as error:
                 # As for records of such a group: leave the unreadable state unchanged, for a version that can read it.
+                # It is tried again after the same time.
                 bucket.count_error("group", error)
+                bucket.deleted.append((now_ms, group))
                 continue
             if (
                 snapshot is not None
@@ -474,7 +478,7 @@ class GroupProcessor(StatefulProcessor):
 
 
 class _Bucket(msgspec.Struct):
-    """Data of a bucket besides its groups: (time, group) of deleted groups, and quarantine counts by kind.
+    """Data of a bucket besides its groups: (time, group) of deleted groups, each once, and quarantine counts by kind.
 
     `rebuilt` are the groups whose state was initialised from published rows.
     """
@@ -491,6 +495,14 @@ class _Bucket(msgspec.Struct):
         """Count an error by stage and type."""
         kind = f"{stage}/{type(error).__name__}"
         self.quarantined[kind] = self.quarantined.get(kind, 0) + 1
+
+
+def _latest_deleted(deleted: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the latest time of each group; values that earlier versions stored have groups several times."""
+    latest: dict[str, int] = {}
+    for at_ms, group in deleted:
+        latest[group] = max(at_ms, latest.get(group, at_ms))
+    return [(at_ms, group) for group, at_ms in latest.items()]
 
 
 _encoder = msgspec.msgpack.Encoder()
