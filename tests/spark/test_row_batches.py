@@ -86,7 +86,7 @@ def test_large_values_are_fetched_when_it_is_their_turn(monkeypatch: pytest.Monk
 
 def test_nothing_is_fetched_where_all_values_were_collected():
     """As in any batch of small rows."""
-    collected = table(("own.groups", 2, 60, b"b", 1), ("own.groups", 1, 50, b"a", 1))
+    collected = table(("own.groups", 2, 60, b"b", 1), ("own.rebalances", 1, 50, b"a", 1))
     assert [each.offset for each in rows_in_time(collected, NAMES, lambda _: pytest.fail("fetched"))] == [1, 2]
     assert [*rows_in_time(table(), NAMES, lambda _: pytest.fail("fetched"))] == []
 

@@ -25,6 +25,8 @@ Bools = npt.NDArray[np.bool_]
 _HISTORY = -(2**62)
 #: Maximum offset in a row, so that sums of offsets do not overflow.
 _LARGEST_OFFSET = 2**62
+#: The lowest time that a record can have.
+_LOWEST_MS = -(2**63)
 #: Maximum time by which a commit's own time may be ahead of its record's; up to OffsetCommit version 1 the client sets
 #: it.
 _AHEAD_MS = 12 * 3_600_000
@@ -163,8 +165,11 @@ def _row(last: _Last, start: int, end: int, batch: CommitBatch, common: _Common)
 def _pane_counts(last: _Last, start: int, end: int, common: _Common) -> tuple[tuple[int, int], ...]:
     """Return the commits of a row by pane of record time: at most the newest panes of 15 minutes."""
 
+    # Rounded down, the lowest times of records would not fit.
+    lowest = (_LOWEST_MS + common.pane_ms) // common.unit_ms + 1
+
     def starts_ms(panes: Ints) -> Ints:
-        return panes * common.unit_ms // common.pane_ms * common.pane_ms
+        return np.maximum(panes, lowest) * common.unit_ms // common.pane_ms * common.pane_ms
 
     count, behind = int(last.commits[start:end].sum()), last.behind
     a, b = np.searchsorted(behind.slot, (start, end)).tolist()

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Protocol, TypeVar
 
 
-class Placed(Protocol):
+class _Placed(Protocol):
     """A row of a batch, or what stands for one; `at_ms` is its time in epoch ms."""
 
     @property
@@ -25,7 +25,7 @@ class Placed(Protocol):
     def at_ms(self) -> int: ...
 
 
-_Row = TypeVar("_Row", bound=Placed)
+_Row = TypeVar("_Row", bound=_Placed)
 
 
 def in_order(rows: Iterable[_Row]) -> tuple[_Row, ...]:
