@@ -2,11 +2,13 @@
 
 import threading
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from rebalance_contract import LogTotals, encode
+from rebalance_streaming.brokers import input_watcher
 from rebalance_streaming.brokers.cluster import Cluster
 from rebalance_streaming.brokers.input_watcher import InputWatcher
 from rebalance_streaming.brokers.log_watch import Ends, TopicState, Unread
@@ -42,8 +44,9 @@ def test_each_query_is_compared_with_its_own_position():
     assert watcher.take() == []
 
 
-def test_a_query_that_was_started_without_a_partition_is_reported_once_per_start():
+def test_a_query_that_was_started_without_a_partition_is_reported_once_per_start(monkeypatch):
     """It was restarted for a partition that the broker it asked did not know yet; then it is started with all."""
+    monkeypatch.setattr(input_watcher, "_UNREAD_AGAIN_SECONDS", 0.0)
     brokers = Brokers()
     watcher = InputWatcher(brokers.look, {"membership": ("log",)})
     watcher.note_start("membership", {"log": 1})
@@ -61,6 +64,22 @@ def test_a_query_that_was_started_without_a_partition_is_reported_once_per_start
     watcher.check_once()
     assert kinds == [["partitions_added"], ["partitions_unread"], ["partitions_unread"]]
     assert watcher.take() == []
+
+
+def test_a_query_is_not_started_again_at_every_look_at_old_metadata(monkeypatch):
+    """While the broker that it asks does not know a partition, it is reported once a minute."""
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(input_watcher, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    brokers = Brokers()
+    watcher = InputWatcher(brokers.look, {"membership": ("log",)})
+    brokers.topics["log"] = TopicState(2, {0: Ends(0, 100), 1: Ends(0, 5)})
+    watcher.check_once()
+    reported = []
+    for clock.now in range(100, 230, 5):
+        watcher.note_start("membership", {"log": 1})
+        watcher.check_once()
+        reported += [clock.now for each in watcher.take() if each.kind == "partitions_unread"]
+    assert reported == [100, 160, 220]
 
 
 def test_where_inputs_ended_is_known_of_the_last_look_with_an_answer():
@@ -164,6 +183,29 @@ def test_a_look_from_before_a_query_was_stopped_says_nothing_of_where_it_is():
     watcher.check_once()
     assert [each.kind for each in watcher.take() if each.query == "membership"] == ["rewound"]
     assert watcher.unread("membership") == {"log": {0: Unread(begin=80, stood_at=100)}}
+
+
+def test_a_look_from_while_a_query_was_stopped_says_nothing_of_where_it_is():
+    """It began without the query's position and is answered when that is known again, as with brokers that are away."""
+    brokers, during = Brokers(), list[str]()
+
+    def look(topics):
+        for each in during:
+            watcher.note_stopped(each, {"log": {0: 100}})
+        return brokers.look(topics)
+
+    watcher = InputWatcher(look, {"membership": ("log",)})
+    watcher.note("membership", {"log": {0: 100}})
+    watcher.check_once()
+    brokers.topics["log"] = TopicState(1, {0: Ends(0, 30)})
+    watcher.forget("membership")
+    during.append("membership")
+    watcher.check_once()
+    assert watcher.take() == []
+    during.clear()
+    watcher.check_once()
+    assert [each.kind for each in watcher.take()] == ["rewound"]
+    assert watcher.unread("membership") == {"log": {0: Unread(begin=30, stood_at=100)}}
 
 
 def test_a_position_that_falls_is_looked_into_at_once():

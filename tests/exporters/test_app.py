@@ -291,13 +291,15 @@ def test_the_past_of_a_group_is_explained() -> None:
 
 def test_the_rebalances_of_a_deleted_group_are_shown() -> None:
     """A report names them, so its links work; the group itself is not shown any more."""
-    view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 7_200_000), rebalance_row("0-42"))
+    resolved = finding_row(state="resolved", resolved_at_ms=NOW_MS - 7_200_000, rebalance_ids=("0-42",))
+    view = make_view(group_row(state="Deleted", updated_at_ms=NOW_MS - 7_200_000), rebalance_row("0-42"), resolved)
     view.forget_expired(NOW_MS)
     get = make_get(view)
     assert get("/api/v1/groups/payments").status_code == 404
     assert len(get("/api/v1/groups/payments/rebalances").json()["rebalances"]) == 1
     assert get("/api/v1/groups/payments/rebalances/0-42").status_code == 200
     assert get("/api/v1/groups/payments/advice").status_code == 200
+    assert len(get("/api/v1/findings?group=payments").json()["findings"]) == 1
     assert get("/api/v1/groups/another/rebalances").status_code == 404
 
 

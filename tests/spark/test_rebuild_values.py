@@ -33,6 +33,7 @@ class Disk:
     moved: int = 0
     other: QueryStatus | None = None
     is_unreadable: bool = False
+    cluster_id: str = "here"
     inputs: LogTotals | None = None
     counted: dict[str, tuple[int, int]] | None = None
     said: list[str] = field(default_factory=list)
@@ -44,6 +45,7 @@ class Disk:
             "read_rebuild_values": lambda _spark, _path, asked: RebuildValues(asked, self.values),
             "store_rebuild_values": self._keep,
             "store_counted": self._keep_counted,
+            "is_of_cluster": lambda _spark, _path, cluster_id: cluster_id == self.cluster_id,
             "read_inputs": lambda *_: self.inputs,
             "store_inputs": self._keep_inputs,
             "has_begun": lambda _spark, _path, query: query in self.begun,
@@ -56,7 +58,7 @@ class Disk:
     def start(self, word: str = "", *, rebuild: bool = False, queries: tuple[str, ...] = ()) -> PublishedRows | None:
         """Return what the queries of a start begin with."""
         config = StreamConfig(rebuild=word, queries=queries or StreamConfig().queries)
-        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(self.other))
+        found: Any = SimpleNamespace(cluster=None, cluster_id="here", statuses=[], ownership=OtherStream(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         spark: Any = None
         return startup._take_up(
@@ -115,6 +117,15 @@ def test_a_rebuild_keeps_the_eras(disk: Disk) -> None:
     disk.start("monday")
     assert disk.moved == 1
     assert disk.inputs == LogTotals("prod", "membership", 1)
+
+
+def test_a_rebuild_for_another_cluster_keeps_no_eras(disk: Disk) -> None:
+    """With the ids of the other's topics, this one's would count as recreated, and their whole content as new."""
+    disk.end_batches()
+    disk.inputs, disk.cluster_id = LogTotals("prod", "membership", 1), "elsewhere"
+    disk.start("monday")
+    assert disk.moved == 1
+    assert disk.inputs is None
 
 
 def test_a_rebuild_remembers_what_its_totals_count(disk: Disk) -> None:

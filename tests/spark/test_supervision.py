@@ -123,6 +123,21 @@ def test_pauses_grow_up_to_a_minute(clock: SimpleNamespace):
     assert said[0] == "the membership query ended: the topic is gone; it is restarted in 1 s"
 
 
+def test_of_a_query_that_is_started_later_no_position_is_reported(clock: SimpleNamespace):
+    """Its inputs may change before: where it continues is known from its checkpoint, and once it has started."""
+
+    def fail() -> StreamingQuery:
+        query.watch.positions = {"log": {0: 100}}
+        raise StreamError("the topic is gone")
+
+    query = supervised("membership", fail, [])
+    query.tend(0, STALL_SECONDS)
+    assert query.watch.positions == {}
+    query.watch.positions = {"log": {0: 100}}
+    query.renew()
+    assert query.watch.positions == {}
+
+
 def test_brokers_that_are_away_at_a_start_end_nothing(clock: SimpleNamespace):
     """A query requests the bounds of its partitions from them."""
 

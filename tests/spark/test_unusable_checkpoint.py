@@ -33,7 +33,7 @@ _UNUSABLE = r"^cannot use checkpoint /c \(java\.io\.IOException: no route to hos
 def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
     """A checkpoint of this layout."""
     files = use_memory(monkeypatch)
-    files.content[_MONITOR] = b"{}"
+    files.content[_MONITOR] = b'{"cluster_id": "c1", "source_topic": "log", "first_live": {}}'
     monkeypatch.setattr(startup, "read_published", lambda *_: PublishedRows())
     monkeypatch.setattr(startup, "has_rows", lambda _: True)
     return files
@@ -41,7 +41,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
 
 def take_up(word: str = "", *, rebuild: bool = False) -> PublishedRows | None:
     """Return what the queries of a start begin with."""
-    found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(None))
+    found: Any = SimpleNamespace(cluster=None, cluster_id="c1", statuses=[], ownership=OtherStream(None))
     listeners = startup.Listeners(lambda _: None, lambda _: None, lambda _: None)
     asked = startup.AskedRebuild(rebuild, False, threading.Event())
     return startup._take_up(_SPARK, StreamConfig(checkpoint="/c", rebuild=word), found, listeners, asked)

@@ -137,11 +137,16 @@ class _Api:
     def list_findings(self, request: Request) -> Response:
         wanted = {name: request.query_params.get(name) for name in ("cluster", "group", "rule", "severity", "state")}
         found: list[FindingRow] = []
-        for key, of in self._view.fleet().findings.items():
-            is_asked = wanted["group"] == key[1]
+        fleet = self._view.fleet()
+        past = [key for key in self._view.rebalanced_groups() if key[1] == wanted["group"]]
+        for key in dict.fromkeys((*fleet.findings, *past)):
+            of, is_asked = fleet.findings.get(key), wanted["group"] == key[1]
             chosen = [
                 finding
-                for finding in (*(self._view.past_findings(key) if is_asked else ()), *of.findings)
+                for finding in (
+                    *(self._view.past_findings(key) if is_asked else ()),
+                    *(of.findings if of else ()),
+                )
                 if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
             ]
             # Searching the past of all groups would take too long for one request.

@@ -20,9 +20,19 @@ _NO_COST: Final = contract.CountedImpact()
 _PROBED_WITHIN_MS: Final = 2 * PROBE_REPEAT_MS
 
 
-def is_probed(diagnosis: contract.DiagnosisStatus, now_ms: int) -> bool:
-    """Return whether a prober is running, by the latest probe that the diagnosis has read."""
-    return diagnosis.probed_at_ms is not None and now_ms - diagnosis.probed_at_ms <= _PROBED_WITHIN_MS
+def is_probed(diagnosis: contract.DiagnosisStatus, at_ms: int) -> bool:
+    """Return whether a prober was running at a time, by the latest probe that the diagnosis has read."""
+    return diagnosis.probed_at_ms is not None and at_ms - diagnosis.probed_at_ms <= _PROBED_WITHIN_MS
+
+
+def _knows_ends(diagnosis: contract.DiagnosisStatus, now_ms: int) -> bool:
+    """Return whether end offsets are reported, or may be: a diagnosis that is far behind cannot tell.
+
+    After a restart it reads the recent past again, and knows no probe at first.
+    """
+    read_ms = min(diagnosis.read_until_ms, now_ms)
+    may_come = diagnosis.probed_at_ms is None and now_ms - read_ms > _PROBED_WITHIN_MS
+    return may_come or is_probed(diagnosis, read_ms)
 
 
 class LagsWithoutEnds:
@@ -41,7 +51,7 @@ class LagsWithoutEnds:
         return known[1]
 
     def forget(self, key: GroupKey) -> None:
-        """Drop a group that is gone."""
+        """Drop the row of a group that is gone, or whose end offsets are reported again."""
         self._made.pop(key, None)
 
 
@@ -83,8 +93,11 @@ class FleetSnapshot:
         row has no lag: commits go on, and the last known ends would make it fall.
         """
         diagnosis, lag = self._live_diagnosis(key[0], now_ms), self.lags.get(key)
-        if diagnosis is None or lag is None or is_probed(diagnosis, now_ms):
-            return None if diagnosis is None else lag
+        if diagnosis is None or lag is None:
+            return None
+        if _knows_ends(diagnosis, now_ms):
+            self.without_ends.forget(key)
+            return lag
         return self.without_ends.of(key, lag)
 
     def live_timings(self, now_ms: int) -> Mapping[GroupKey, contract.GroupTiming]:

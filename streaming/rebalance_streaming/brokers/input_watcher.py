@@ -7,6 +7,7 @@ positions of its queries and collects the incidents at any time.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
@@ -27,6 +28,8 @@ from rebalance_streaming.brokers.log_watch import (
 )
 
 _PERIOD_SECONDS, _STOP_SECONDS = 5.0, 1.0
+#: Least time between two starts of a query because it was started without a partition.
+_UNREAD_AGAIN_SECONDS = 60.0
 #: Incidents after which a query is started with all partitions; until then, they are not reported again.
 _PARTITIONS_LACK = frozenset({IncidentKind.PARTITIONS_ADDED, IncidentKind.PARTITIONS_UNREAD})
 
@@ -59,6 +62,8 @@ class InputWatcher:
         #: query was forgotten.
         self._begun = self._compared = 0
         self._forgotten: dict[str, int] = {}
+        #: When partitions without which a query was started may be reported again, in monotonic seconds.
+        self._unread_again: dict[str, float] = {}
         #: The queries that are being stopped.
         self._being_stopped: set[str] = set()
         self._lock, self._stopping, self._due = threading.Lock(), threading.Event(), threading.Event()
@@ -155,7 +160,7 @@ class InputWatcher:
             self._begun += 1
             number = self._begun
             # Copied before the fetch, because a position noted later may legitimately lie beyond the ends found.
-            positions = dict(self._positions)
+            positions, being_stopped = dict(self._positions), frozenset(self._being_stopped)
             reached, self._reached = self._reached, {query: {} for query in self._inputs}
         states: Mapping[str, TopicState] = {}
         try:
@@ -167,7 +172,8 @@ class InputWatcher:
                     states = {}
                 self._compared = max(self._compared, number)
                 outdated = {query for query, begun in self._forgotten.items() if number <= begun}
-                self._compare(states, positions, reached, outdated | self._being_stopped)
+                # One that was being stopped when the check began has no positions in it, even if it has some by now.
+                self._compare(states, positions, reached, outdated | being_stopped | self._being_stopped)
 
     def _compare(
         self,
@@ -184,10 +190,23 @@ class InputWatcher:
             known = positions.get(query, {})
             started = self._started.get(query, {})
             self._watches[query], incidents = compare(self._watches[query], seen, known, reached[query], started)
-            if any(each.kind in _PARTITIONS_LACK for each in incidents):
+            reported = self._without_repetition(query, incidents)
+            if any(each.kind in _PARTITIONS_LACK for each in reported):
                 self._started.pop(query, None)
-            self._incidents += incidents
+            self._incidents += reported
             _raise(self._reached[query], {topic: _unseen(at, seen.get(topic)) for topic, at in reached[query].items()})
+
+    def _without_repetition(self, query: str, incidents: Iterable[Incident]) -> list[Incident]:
+        """Leave out partitions that the query was started without a moment ago: one broker's metadata may be old."""
+        kept = []
+        for each in incidents:
+            if each.kind == IncidentKind.PARTITIONS_UNREAD:
+                now = time.monotonic()
+                if now < self._unread_again.get(query, now):
+                    continue
+                self._unread_again[query] = now + _UNREAD_AGAIN_SECONDS
+            kept.append(each)
+        return kept
 
     def _check_and_wait(self) -> None:
         # An error of the client may be temporary; check_once keeps the positions for the next check.

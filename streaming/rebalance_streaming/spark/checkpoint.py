@@ -49,7 +49,7 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
 
     Raises StreamError if the checkpoint cannot be used, is damaged, or belongs to another cluster or topic.
     """
-    file = f"{_absolute(path)}/{LAYOUT}/monitor.json"
+    file = _baseline_file(path)
     try:
         if not hadoop_files.exists(spark, file):
             # A new baseline beside existing query checkpoints would mark records as history that they have not read.
@@ -67,6 +67,18 @@ def open_checkpoint(spark: SparkSession, path: str, found_now: Baseline) -> Base
         raise damaged(path, file) from None
     _check_same(path, kept, found_now)
     return kept
+
+
+def is_of_cluster(spark: SparkSession, path: str, cluster_id: str) -> bool:
+    """Return whether the checkpoint at `path` was created for a cluster; false if that cannot be read from it.
+
+    Raises StreamError if the checkpoint cannot be used.
+    """
+    content = _read(spark, path, _baseline_file(path))
+    try:
+        return content is not None and msgspec.json.decode(content, type=Baseline).cluster_id == cluster_id
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
 
 
 def damaged(path: str, file: str) -> StreamError:
@@ -222,6 +234,10 @@ def set_aside(spark: SparkSession, path: str, now_ms: int) -> str:
 def query_path(path: str, query: str) -> str:
     """Return the checkpoint location of one query."""
     return f"{_absolute(path)}/{LAYOUT}/{_DIRECTORIES.get(query, query)}"
+
+
+def _baseline_file(path: str) -> str:
+    return f"{_absolute(path)}/{LAYOUT}/monitor.json"
 
 
 def _number(layout: str) -> int:

@@ -320,7 +320,8 @@ def _watch(
         watched.look(queries, to.listeners.warn)
         to.publish_totals(watched.changed_totals(now_ms))
         to.listeners.on_look([query.status for query in queries])
-        _, caught_up = inputs.read(now_ms)
+        # By the time of now: starting or stopping a query may have taken a while.
+        _, caught_up = inputs.read(epoch_ms())
         if not announced and caught_up:
             announced = True
             to.listeners.notify(f"caught up with {'the log' if config.reads_log else 'probes'}")

@@ -28,6 +28,7 @@ from rebalance_streaming.spark.checkpoint import (
     LAYOUT,
     Baseline,
     has_checkpoint,
+    is_of_cluster,
     older_layout,
     open_checkpoint,
     read_counted,
@@ -209,8 +210,10 @@ def _take_up(
         return None
     published = read_published(config, found.cluster, found.statuses, listeners.warn, listeners.on_read).without(begun)
     if anew:
-        # The published rows have these eras, too.
-        kept = [read_inputs(spark, config.checkpoint, name, listeners.warn) for name in INPUT_QUERIES]
+        # The published rows have these eras, too. Those of another cluster say nothing about this one's topics.
+        is_same = is_of_cluster(spark, config.checkpoint, found.cluster_id)
+        names = INPUT_QUERIES if is_same else ()
+        kept = [read_inputs(spark, config.checkpoint, name, listeners.warn) for name in names]
         # Only after everything has been read: otherwise the old checkpoint must stay in place.
         if is_there:
             listeners.notify(f"the checkpoint was moved to {set_aside(spark, config.checkpoint, epoch_ms())}")

@@ -112,6 +112,7 @@ class SupervisedQuery:
         if self._query is not None:
             stop_between_batches(self, time.monotonic() + _RENEW_SECONDS)
             self._query = None
+        self.watch.begin()
 
     def is_between_batches(self) -> bool:
         """Whether the query can be stopped without interrupting a batch."""
@@ -149,6 +150,7 @@ class SupervisedQuery:
     def _failed(self, reason: str) -> None:
         ran = time.monotonic() - self._started
         self._query = None
+        self.watch.begin()
         if ran > _RECOVERED_SECONDS:
             self._backoff.succeed()
         pause = self._backoff.fail()

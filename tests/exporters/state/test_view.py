@@ -183,11 +183,13 @@ def test_lag_is_not_shown_while_nobody_probes() -> None:
     """Commits go on, so that a lag up to the last known ends would fall to 0; windows of commits stay."""
     windows = {"1m": GroupWindow(commits=3, lag_max=9, lag_slope=1.5)}
     row = probed_lag_row(7, windows=windows)
-    view = make_view(group_row(), row, diagnosis_row(updated_at_ms=NOW_MS, probed_at_ms=NOW_MS - 120_000))
+    known = diagnosis_row(updated_at_ms=NOW_MS, read_until_ms=NOW_MS, probed_at_ms=NOW_MS - 120_000)
+    view = make_view(group_row(), row, known)
     measured = view.fleet().live_lag(KEY, NOW_MS)
     assert measured is not None
     assert measured.total == 7
-    unmeasured = view.fleet().live_lag(KEY, NOW_MS + 1)
+    view.apply([diagnosis_row(updated_at_ms=NOW_MS, read_until_ms=NOW_MS, probed_at_ms=NOW_MS - 120_001)])
+    unmeasured = view.fleet().live_lag(KEY, NOW_MS)
     assert unmeasured is not None
     assert (unmeasured.total, unmeasured.topics, unmeasured.time_lag_ms(NOW_MS)) == (None, {}, None)
     assert unmeasured.windows == {"1m": GroupWindow(commits=3)}
@@ -195,6 +197,23 @@ def test_lag_is_not_shown_while_nobody_probes() -> None:
     assert view.fleet().live_lag(KEY, NOW_MS + 2) is unmeasured, "rendered once"
     view.apply([diagnosis_row(updated_at_ms=NOW_MS, probed_at_ms=None)])
     assert view.fleet().live_lag(KEY, NOW_MS) is unmeasured
+    view.apply([known])
+    assert view.fleet().live_lag(KEY, NOW_MS) is measured
+
+
+def test_lag_stays_while_a_restarted_diagnosis_reads_the_past_again() -> None:
+    """It knows no probe at first, and then old ones; that nobody probes now is known when it has read so far."""
+    view = make_view(group_row(), probed_lag_row(7))
+    for read_ms, probed_ms, total in (
+        (NOW_MS - 600_000, None, 7),
+        (NOW_MS - 600_000, NOW_MS - 601_000, 7),
+        (NOW_MS - 300_000, NOW_MS - 601_000, None),
+        (NOW_MS - 1_000, NOW_MS - 2_000, 7),
+    ):
+        view.apply([diagnosis_row(updated_at_ms=NOW_MS, read_until_ms=read_ms, probed_at_ms=probed_ms)])
+        shown = view.fleet().live_lag(KEY, NOW_MS)
+        assert shown is not None
+        assert shown.total == total
 
 
 def test_timing_is_not_shown_while_the_diagnosis_is_silent() -> None:
