@@ -18,7 +18,7 @@ UNIT_FILES = $(call TEST_FILES,$(COSTLY),L,^pytestmark = .*)
 # The folders of three of the four parts of `make unit`; the fourth has the rest. They take about as long as each other.
 UNIT_RULES := detect engine
 UNIT_INPUTS := wire groups activity observed recordings brokers following diagnosis devtools
-UNIT_PAGES := $(addprefix exporters/,terminal api web page metrics)
+UNIT_PAGES := $(addprefix exporters/,terminal api web page metrics reporters)
 UNIT_TESTS = $(addprefix tests/,$(addsuffix /%,$(1)))
 # Not empty if a recent Go is installed: tools built with it need not wait for the environment.
 GO := $(shell .ci/go-tools --has-go && echo yes)
