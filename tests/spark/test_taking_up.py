@@ -36,7 +36,7 @@ class Start:
 
     def take_up(self, *, rebuild: bool = False, may_set_aside: bool = False) -> PublishedRows | None:
         """Return what the queries begin with."""
-        found: Any = SimpleNamespace(cluster=None, statuses=[], ownership=OtherStream(self.other))
+        found: Any = SimpleNamespace(cluster=None, cluster_id="here", statuses=[], ownership=OtherStream(self.other))
         listeners = startup.Listeners(self.said.append, self.said.append, lambda _: None)
         config = StreamConfig(checkpoint=str(self.path), queries=self.queries)
         asked = startup.AskedRebuild(rebuild, may_set_aside, threading.Event())
