@@ -152,7 +152,7 @@ compared in `tests/e2e/test_exact_counts.py` only, as far as they can be equal.
 
 **Memory** (case 38) is PSS, per process and in total. The slope is the median of the slopes between the lowest values
 of any two of 20 time slices (Theil-Sen), with its 95 % interval. The measurement starts after 30 minutes of load,
-when the state of the last 15 minutes is full; if it takes an hour, it starts after an hour, because the JVM's heap
+when the state of the last 15 minutes is full; if it takes an hour, it starts after 90 minutes, because the JVM's heap
 grows towards its limit until then. Ten minutes cannot resolve 1 %/h, which would be 0.2 % of a heap that the JVM
 fills and collects. A measurement of ten minutes therefore asserts only that no interval lies entirely above 50 %/h
 and 10 MiB/h: a leak of a few bytes per commit would. A measurement of an hour (`make faults ONLY=soak
