@@ -140,13 +140,10 @@ class _Api:
         fleet = self._view.fleet()
         past = [key for key in self._view.rebalanced_groups() if key[1] == wanted["group"]]
         for key in dict.fromkeys((*fleet.findings, *past)):
-            of, is_asked = fleet.findings.get(key), wanted["group"] == key[1]
+            is_asked = wanted["group"] == key[1]
             chosen = [
                 finding
-                for finding in (
-                    *(self._view.past_findings(key) if is_asked else ()),
-                    *(of.findings if of else ()),
-                )
+                for finding in (self._findings_of(fleet, key) if is_asked else fleet.findings[key].findings)
                 if all(value in {None, getattr(finding, name)} for name, value in wanted.items())
             ]
             # Searching the past of all groups would take too long for one request.
@@ -197,12 +194,15 @@ class _Api:
             ids = [each.rebalance_id for each in self._view.rebalances(key)]
             text = f"no rebalance {rebalance_id!r} of group {key[1]!r} is kept"
             raise RequestError(HTTPStatus.NOT_FOUND, text, names_like(rebalance_id, ids))
-        of_group = fleet.findings.get(key)
-        known = (*self._view.past_findings(key), *(of_group.findings if of_group else ()))
-        found = [each for each in known if rebalance_id in each.rebalance_ids]
+        found = [each for each in self._findings_of(fleet, key) if rebalance_id in each.rebalance_ids]
         found.sort(key=lambda each: not each.primary)
         findings = contract.encode(self._describe(key, found))
         return raw_json(b'{"rebalance":%s,"findings":%s}' % (fleet.document(kept), findings))
+
+    def _findings_of(self, fleet: FleetSnapshot, key: GroupKey) -> tuple[contract.Finding, ...]:
+        """Return the findings of one group, those of the past first."""
+        of_group = fleet.findings.get(key)
+        return (*self._view.past_findings(key), *(of_group.findings if of_group else ()))
 
     def _describe(self, key: GroupKey, findings: Sequence[contract.Finding]) -> tuple[FindingRow, ...]:
         """Return findings of one group with what their advice would have avoided in the last day."""
