@@ -53,6 +53,12 @@ def with_timeout(parameters: Parameters) -> ClientSpec:
     return _form(_SICK, parameters, 5_000)
 
 
+def with_more_retries(parameters: Parameters) -> ClientSpec:
+    """Return the form whose newcomers try twice as often, without effect: no partition is ever released."""
+    spec = sick(parameters)
+    return replace(spec, settings={**spec.settings, "rebalance_max_retries": 2 * _RETRIES})
+
+
 def upgraded(parameters: Parameters) -> ClientSpec:
     """Return the form that waits forever, with the version in which a rebalance interrupts the wait."""
     return _form(_FIXED, parameters, -1)
@@ -67,6 +73,7 @@ def expect(_: Parameters) -> Expected:
         upgrade_of="pykafka",
         upgrade_to="2.7.0",
         forbidden_diagnoses=("idle_members", "zk_session_flap", "crash_loop"),
+        forbidden_advice=("rebalance_max_retries", "rebalance_backoff_ms"),
     )
 
 
@@ -114,3 +121,11 @@ STORY = Story(
 )
 
 UPGRADED = replace(STORY, id="owner_lock_upgraded", title="E: the same, cured by pykafka 2.8.0", cured=upgraded)
+
+WRONG_CURE = replace(
+    STORY,
+    id="owner_lock_wrong_cure",
+    title="E: the same, with more retries",
+    what="as owner_lock, with rebalance_max_retries twice as high, which changes nothing",
+    sick=with_more_retries,
+)

@@ -25,7 +25,8 @@ FOUNDING = (idle_lock.FAST, join_barrier.STORY, long_batches.STORY, held_interpr
 #: Other forms of the founding incidents.
 VARIANTS = (
     *(idle_lock.UPGRADED, idle_lock.REAL, idle_lock.WRONG_CURE, join_barrier.WRONG_CURE, join_barrier.DEFAULT),
-    *(long_batches.WRONG_CURE, long_batches.IN_SPRING, held_interpreter.WRONG_CURE, owner_lock.UPGRADED),
+    *(long_batches.WRONG_CURE, long_batches.IN_SPRING, held_interpreter.WRONG_CURE),
+    *(owner_lock.UPGRADED, owner_lock.WRONG_CURE),
 )
 
 #: Stories on which the accuracy of the diagnosis is measured, see tests/accuracy/families.toml.

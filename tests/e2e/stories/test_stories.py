@@ -134,6 +134,7 @@ SICK = (
     pytest.param(
         held_interpreter.WRONG_CURE, 6, holds_held_interpreter, id="held_interpreter_wrong_cure", marks=pytest.mark.slow
     ),
+    pytest.param(owner_lock.WRONG_CURE, 6, holds_owner_lock, id="owner_lock_wrong_cure", marks=pytest.mark.slow),
 )
 
 CURED = (

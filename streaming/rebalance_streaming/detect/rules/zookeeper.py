@@ -123,7 +123,10 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
     first, gave_up = conflicts[0], any(each.gave_up_ms is not None for each in conflicts)
     idle, ambiguous, holders = _topic_is_idle(view, first), len(latest.owners) > 1, sorted(first.holders.items())
     starved = sorted({each.starved for each in conflicts})
-    cures = ("more_retries", "consumer_timeout", "pykafka_upgrade")
+    cures: tuple[str, ...] = ("pykafka_upgrade", "consumer_timeout")
+    if idle is False:
+        # Records make consume() return, which is the only case in which more retries help.
+        cures = ("more_retries", *reversed(cures))
     return view.say(
         "zk_partition_owner_conflict",
         min(each.since_ms for each in conflicts),
@@ -131,8 +134,7 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
         confidence=PLAUSIBLE if ambiguous else CERTAIN if gave_up else STRONG,
         severity=Severity.PAGE if _starves_consumption(view, first) else None,
         variant="consume_blocks" if idle else None,
-        # The upgrade for the known defect comes last only if the topic has records.
-        advice=tuple(map(advise, cures if idle is False else reversed(cures))),
+        advice=tuple(map(advise, cures)),
         hosts=", ".join(_host(owner) for owner, _ in holders),
         conflict=first,
         shares=", ".join(f"{owner} has {n} of {first.partitions}" for owner, n in holders),
@@ -148,13 +150,24 @@ def _conflict_verdict(view: GroupView, latest: Ownership, conflicts: list[_Confl
 
 
 def _topic_is_idle(view: GroupView, conflict: _Conflict) -> bool | None:
-    """Whether the topic got no records while the members waited; null if its ends were not probed."""
+    """Whether the topic got no records while the members waited; null if the probed ends do not show it.
+
+    Records since the last probe before the wait may have come before the wait began.
+    """
     until = conflict.gave_up_ms or view.now_ms
+    if _grew(view, conflict, conflict.since_ms, until) is False:
+        return True
+    first = view.progress.first_probe_ms(conflict.topic, conflict.since_ms)
+    return False if first is not None and _grew(view, conflict, first, until) else None
+
+
+def _grew(view: GroupView, conflict: _Conflict, since_ms: int, until_ms: int) -> bool | None:
+    """Whether an end offset of the topic grew between two moments, as last probed before each; null if not probed."""
     grown = []
     for partition in range(conflict.partitions):
-        before, after = (view.progress.end_at(conflict.topic, partition, at) for at in (conflict.since_ms, until))
+        before, after = (view.progress.end_at(conflict.topic, partition, at) for at in (since_ms, until_ms))
         grown += [after > before] if before is not None and after is not None else []
-    return not any(grown) if grown else None
+    return any(grown) if grown else None
 
 
 def _starves_consumption(view: GroupView, conflict: _Conflict) -> bool:
