@@ -122,7 +122,7 @@ class Agenda:
 
     def open(self, group: str, now_ms: int) -> Timetable:
         """Return the timetable of a new group: it is judged soon, and a hash of its name spreads its sweep time."""
-        sweep_ms = now_ms + zlib.crc32(group.encode(errors="replace")) % _SWEEP_MS
+        sweep_ms = now_ms + _spread(group, _SWEEP_MS)
         timetable = self._timetables[group] = Timetable(group, now_ms, sweep_ms)
         self.plan(timetable, min(sweep_ms, now_ms + _BULK_MS))
         return timetable
@@ -183,7 +183,7 @@ class Agenda:
         """Adapt to a clock that was set back to `now_ms` (epoch ms): each group is judged within half a minute."""
         for timetable in self._timetables.values():
             timetable.turn_back(now_ms)
-            self.plan(timetable, now_ms + zlib.crc32(timetable.group.encode(errors="replace")) % _BULK_MS)
+            self.plan(timetable, now_ms + _spread(timetable.group, _BULK_MS))
 
     def take_due(self, now_ms: int) -> set[str]:
         """Return the groups that were touched or whose planned time has come; remove them from the queue."""
@@ -196,3 +196,8 @@ class Agenda:
                 timetable.planned_ms = None
                 due.add(group)
         return due
+
+
+def _spread(group: str, ms: int) -> int:
+    """Return a time of less than `ms` that the group's name determines, to spread groups over that time."""
+    return zlib.crc32(group.encode(errors="replace")) % ms

@@ -37,8 +37,8 @@ def lag_around(
     after its end is not.
     """
     started_ms, completed_ms = rebalance.started_before_ms, rebalance.completed_at_ms
-    ends_ms = [] if completed_ms is None else [completed_ms + WATCHED_MS + 1]
-    until_ms = min([*ends_ms, *([] if next_started_ms is None else [next_started_ms])], default=None)
+    ends_ms = (None if completed_ms is None else completed_ms + WATCHED_MS + 1, next_started_ms)
+    until_ms = min((each for each in ends_ms if each is not None), default=None)
     before, peak, recovered_ms = (None, 0, None) if known is None else (known.before, known.peak, known.recovered_at_ms)
     earlier: int | None = None
     for at_ms, lag in measured:
