@@ -1,4 +1,4 @@
-"""Judges a recording's findings against what happened: right, beside, hinted, abstained or wrong.
+"""Judges a recording's findings against what happened: right, less exact, beside, hinted, abstained or wrong.
 
 The truth is what the script did and what the brokers' log contains. Only the monitor's state at the recording's end
 counts, and a cause counts as claimed only if it is primary with a confidence of at least 55 %.
@@ -15,7 +15,9 @@ from rebalance_devtools.stories.script import Event, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
 
 RIGHT, BESIDE, HINTED, ABSTAINED, WRONG = "right", "right, a wrong one beside", "hinted", "abstained", "wrong"
-VERDICTS = (RIGHT, BESIDE, WRONG, HINTED, ABSTAINED)
+#: What the right cause has in common with others is claimed (`stands_for` in the catalogue), and nothing wrong.
+LESS_EXACT = "less exact"
+VERDICTS = (RIGHT, LESS_EXACT, BESIDE, WRONG, HINTED, ABSTAINED)
 
 #: A cause with less confidence than this is a hint, not a claim.
 CLAIMED = 0.55
@@ -85,14 +87,20 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
     else:
         claimed = min((each.rule for each in about if verdict in (HINTED, WRONG) and _is_hint(each)), default="-")
     # Findings beside the cause concern other members: a deploy names the members it replaced.
-    right = [each for each in about if each.rule in answers - {*expected.beside} and each.confidence >= CLAIMED]
+    named_causes = answers - {*expected.beside}
+    right = [each for each in about if _is_true(each.rule, named_causes) and each.confidence >= CLAIMED]
     named = None if not (right and expected.culprits) else not [*mistakes_of_subject(recording.run, expected, right)]
     return Outcome(recording, sources, claimed, verdict, named, _causes(recording, sources, about, answers))
 
 
 def is_stray(expected: Expected, finding: Finding) -> bool:
     """Whether a finding claims a cause that is neither expected nor harmless."""
-    return _is_claim(finding) and not _is_harmless(finding.rule) and finding.rule not in _answers(expected)
+    return _is_claim(finding) and not _is_harmless(finding.rule) and not _is_true(finding.rule, _answers(expected))
+
+
+def _is_true(rule: str, answers: set[str]) -> bool:
+    """Whether a cause is one of the right ones, or states what one of them has in common with others."""
+    return rule in answers or not answers.isdisjoint(diagnosis(rule).stands_for)
 
 
 def _answers(expected: Expected) -> set[str]:
@@ -112,6 +120,8 @@ def _verdict(
         return BESIDE if strays else RIGHT
     if strays or (excuse and not found):
         return WRONG
+    if all(_is_said(rule, about, claims) or _is_covered(rule, claims) for rule in (expected.diagnosis, *expected.also)):
+        return LESS_EXACT
     return HINTED if found or any(_is_hint(each) for each in about) else ABSTAINED
 
 
@@ -119,6 +129,10 @@ def _is_said(rule: str, about: list[Finding], claims: dict[str, Finding]) -> boo
     # A wrong setting is never the cause of a single rebalance.
     standing = diagnosis(rule).family == "configuration" or rule in _NEVER_CAUSES
     return rule in claims or (standing and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
+
+
+def _is_covered(rule: str, claims: dict[str, Finding]) -> bool:
+    return any(rule in diagnosis(each).stands_for for each in claims)
 
 
 def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answers: set[str]) -> Finding | None:
@@ -151,7 +165,7 @@ def _causes(recording: Recording, sources: str, about: list[Finding], answers: s
     """Return the stated causes; harmless ones only if they are right or explain the first rebalance after the fault."""
     first = _first_rebalance(recording, sources) if recording.expected else None
     return tuple(
-        Claim(each.rule, each.confidence, each.rule in answers)
+        Claim(each.rule, each.confidence, _is_true(each.rule, answers))
         for each in about
         if each.primary
         and diagnosis(each.rule).family not in ("undetermined", "aggregate")

@@ -25,7 +25,7 @@ from typing import Any
 from accuracy import freshness
 from accuracy.calibration import calibration_error, quantile, reliability, say_share
 from accuracy.fixtures import EXPECTED
-from accuracy.outcomes import BESIDE, HINTED, RIGHT, VERDICTS, WRONG, Outcome, outcome_of
+from accuracy.outcomes import BESIDE, HINTED, LESS_EXACT, RIGHT, VERDICTS, WRONG, Outcome, outcome_of
 from accuracy.recordings import FAMILIES, FOLDER, SOURCES, SPLITS, WAITS, Recording, declared, recordings
 from rebalance_devtools.stories.record import VOID
 from rebalance_streaming.detect.catalogue import DIAGNOSES
@@ -112,8 +112,9 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "  sink_shrinks is scaled (below) since its verdicts, which were *abstained*, were seen. So earlier figures",
         "  cannot be compared with these.",
         "- **Right**: the cause that the script made is given as a primary one with at least 55 %, and no other",
-        "  harmful cause is. *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or",
-        "  a harmless cause for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
+        "  harmful cause is. *Less exact*: instead of it `session_expiry` is, of whose possible causes it is one.",
+        "  *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or a harmless cause",
+        "  for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
         "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording. A setting",
         "  that is wrong, and what is said besides causes (a slow assignor, risky batches), need not be a primary one.",
         "- Behind each share stand the number of runs and its 95 % interval (Wilson): 3 of 3 is 44-100 %.",
@@ -285,7 +286,8 @@ def _known(judged: Sequence[Judged]) -> Iterator[str]:
         f"{len(seen)} of {len(rows)} diagnoses are known from recordings of real clients. *Played*: the families that",
         "have to bring it out, and recordings of the log alone. *Right*: in how many of their runs the cause was",
         "right, by sources. *Beside*: right runs of which it was said too, as a setting worth changing or as what",
-        "follows. What has neither a right run nor one beside is experimental: information only.",
+        "follows, and less exact ones of which it was said instead. What has neither a right run nor one beside is",
+        "experimental: information only.",
         "",
         f"| diagnosis | played | with | on brokers | right with {' | '.join(_SHOWN_SOURCES)} | beside |",
         "|---|---|---|---|" + "---:|" * (len(_SHOWN_SOURCES) + 1),
@@ -299,7 +301,8 @@ def _how_known(rule: str, judged: Sequence[Judged]) -> tuple[str, ...] | None:
     played = [each for each in judged if rule in _asked(each.recording)]
     right = {name: sum(each.outcomes[name].verdict in _FOUND for each in played) for name in _SHOWN_SOURCES}
     fixtures = sorted(name for name, reported in EXPECTED.items() if reported == rule)
-    beside = sum(rule in each.said and each.outcomes["all"].verdict == RIGHT for each in judged if each not in played)
+    others = (each for each in judged if each not in played and rule in each.said)
+    beside = sum(each.outcomes["all"].verdict in (RIGHT, LESS_EXACT) for each in others)
     if not (right["all"] or fixtures or beside):
         return None
     runs = [each.recording.run for each in played]

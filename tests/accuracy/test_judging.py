@@ -11,7 +11,7 @@ import pytest
 
 from accuracy import freshness
 from accuracy.calibration import calibration_error, quantile, reliability, say_share, wilson
-from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, RIGHT, WRONG, Claim, outcome_of
+from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, LESS_EXACT, RIGHT, WRONG, Claim, outcome_of
 from accuracy.recordings import FAMILIES, FOLDER, SOURCES, Recording, Watched, declared, recordings
 from accuracy.report import judge, render
 from accuracy.without_log import Counted, counted_lines
@@ -112,6 +112,10 @@ def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -
         ((finding("scale_in", 0.9),), WRONG, "scale_in"),
         ((finding("scale_out", 0.9, rebalance_ids=("r2",)),), ABSTAINED, "-"),
         ((finding("member_crash", 0.9, group="another"),), ABSTAINED, "-"),
+        ((finding("session_expiry", 0.9),), LESS_EXACT, "-"),
+        ((finding("session_expiry", 0.5),), HINTED, "session_expiry"),
+        ((finding("session_expiry", 0.9), finding("member_crash", 0.9)), RIGHT, "member_crash"),
+        ((finding("session_expiry", 0.9), finding("poll_overrun", 0.6)), WRONG, "poll_overrun"),
         ((), ABSTAINED, "-"),
     ],
 )
@@ -129,6 +133,8 @@ def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], ver
         ((finding("poll_overrun", 0.9),), HINTED),
         ((finding("poll_overrun", 0.9, rebalance_ids=("r2",)), finding("scale_in", 0.9)), WRONG),
         ((finding("member_crash", 0.9), finding("process_pause", 0.9)), WRONG),
+        ((finding("session_expiry", 0.9), finding("poll_overrun", 0.9)), LESS_EXACT),
+        ((finding("session_expiry", 0.9),), HINTED),
     ],
 )
 def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict: str):
@@ -142,6 +148,7 @@ def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict
         ((finding("scale_out", 0.9),), RIGHT),
         ((finding("member_crash", 0.4),), HINTED),
         ((finding("member_crash", 0.9),), WRONG),
+        ((finding("session_expiry", 0.9),), WRONG),
         ((finding("eager_assignor", 0.9, primary=False, severity="ticket"),), WRONG),
     ],
 )

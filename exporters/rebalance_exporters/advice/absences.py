@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from rebalance_contract import UNDETERMINED, USUAL_SESSION_MS, Advice, Generation, Member, Rebalance, RebalanceImpact
+from rebalance_contract import USUAL_SESSION_MS, Advice, Generation, Member, Rebalance, RebalanceImpact
 from rebalance_contract.api_reports import EstimateRange
 from rebalance_contract.client_settings import AIOKAFKA, library_of
 from rebalance_contract.diagnoses import with_trait
@@ -23,7 +23,7 @@ DID_NOT_POLL, HELD_UP, WAITED_FOR = with_trait("poll_limit"), with_trait("holds_
 #: Causes in which an instance starts while the session of its predecessor has not expired yet.
 _BEFORE_EXPIRY = with_trait("overlaps")
 #: Values of `rule` if no cause is known.
-NO_CAUSE = frozenset({None, UNDETERMINED})
+NO_CAUSE = frozenset({None, *with_trait("unexplained")})
 #: Findings of lower confidence are hints.
 _MORE_THAN_A_HINT = 0.5
 #: Members learn of a rebalance with their next heartbeat, and Kafka advises at least three heartbeats per session.

@@ -29,8 +29,9 @@ class Diagnosis:
     `family` is a key of `FAMILIES`; `escalates` describes when a finding has another severity (empty: never). `title`
     fits a table, the other texts are one paragraph each. `thresholds` are names of settings that change when it is
     made; `sources` are the issues, KIPs and documents it is based on; `traits` are keys of `TRAITS`; `takes_over` are
-    causes of single rebalances that it replaces when it explains several. `experimental`: no recording of a real client
-    has produced it yet, so its findings have the severity INFO regardless of `severity`.
+    causes of single rebalances that it replaces when it explains several; `stands_for` are the causes of which it
+    states what they have in common. `experimental`: no recording of a real client has produced it yet, so its findings
+    have the severity INFO regardless of `severity`.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Diagnosis:
     escalates: str = ""
     traits: frozenset[str] = frozenset()
     takes_over: tuple[str, ...] = ()
+    stands_for: tuple[str, ...] = ()
     experimental: bool = False
 
 
@@ -99,6 +101,7 @@ def _diagnosis(rule_id: str, family: str, entry: Mapping[str, Any]) -> Diagnosis
         thresholds=names,
         traits=traits,
         takes_over=tuple(entry.get("takes_over", ())),
+        stands_for=tuple(entry.get("stands_for", ())),
         experimental=entry.get("experimental", False),
         **texts,
     )

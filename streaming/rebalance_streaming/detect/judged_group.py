@@ -17,6 +17,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.findings import as_verdict
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
+from rebalance_streaming.detect.rules.expiries import with_expiries
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import WORDINGS
@@ -30,7 +31,7 @@ SAME_TIME_MS = 5_000
 _KEPT_HELD = 20
 _HOLDING = with_trait("holding")
 #: Rules that explain single rebalances; patterns across several are evaluated again after a restart.
-_SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.claims) - {UNDETERMINED}
+_SINGLE_CAUSES = frozenset(each.rule for each in WORDINGS.values() if not each.claims) - with_trait("unexplained")
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ class JudgedRebalance:
     def stated(self, last_ms: int) -> tuple[Verdict, ...]:
         """Return the primary verdict and the secondary ones to be stated; `last_ms`: when the rebalance ended."""
         if not self._stated or self._stated[0].last_ms != last_ms:
-            primary, *others = self.verdicts
+            primary, *others = with_expiries(self.verdicts, self.departures)
             shown = [each for each in others if each.rule != primary.rule and _is_shown(each)]
             self._stated = (
                 replace(primary, primary=True, last_ms=last_ms),

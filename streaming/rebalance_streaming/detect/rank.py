@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from rebalance_contract import UNDETERMINED, Alternative, Subject, SubjectMember
+from rebalance_contract import UNDETERMINED, Alternative
 from rebalance_streaming.detect.episode import Episode
 from rebalance_streaming.detect.rules.barrier import explain_barrier, explain_late_round
 from rebalance_streaming.detect.rules.benign import BENIGN_RULES, FOLLOWS, called_within, unexplained
 from rebalance_streaming.detect.rules.coordinator import find_standstill, find_store_failure
 from rebalance_streaming.detect.rules.failover import find_failover
 from rebalance_streaming.detect.rules.losses import explain_loss
-from rebalance_streaming.detect.verdict import Verdict, from_probes
+from rebalance_streaming.detect.verdict import Verdict, from_probes, merge
 from rebalance_streaming.observed.confidence import CERTAIN
 
 
@@ -64,44 +64,12 @@ def _losses(episode: Episode) -> list[Verdict]:
     """Return the verdicts on lost members: first what started the rebalance, then what happened while others waited."""
     found = [(each, v) for each in episode.departures if (v := explain_loss(episode, each)) is not None]
     began = {verdict.rule for departure, verdict in found if not departure.in_barrier}
-    return sorted(_merge([verdict for _, verdict in found]), key=lambda each: each.rule not in began)
+    return sorted(merge([verdict for _, verdict in found]), key=lambda each: each.rule not in began)
 
 
 def _is_sure(losses: list[Verdict]) -> bool:
     """Whether a loss is explained by the reports of its own client, so that a nearby failover is not the cause."""
     return any(each.confidence >= CERTAIN for each in losses)
-
-
-def _merge(verdicts: list[Verdict]) -> list[Verdict]:
-    """Return one verdict per rule with the subjects of all its verdicts; the surest rule first."""
-    by_rule: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        by_rule.setdefault(verdict.rule, []).append(verdict)
-    merged = [_joined(each) for each in by_rule.values()]
-    return sorted(merged, key=lambda each: -each.confidence)
-
-
-def _joined(verdicts: list[Verdict]) -> Verdict:
-    """Return the surest verdict with the most frequent variant, extended to all subjects."""
-    usual = Counter(each.variant for each in verdicts).most_common(1)[0][0]
-    first = max((each for each in verdicts if each.variant == usual), key=lambda each: each.confidence)
-    members: dict[str, SubjectMember] = {
-        member.member_id or member.client_id or "": member for each in verdicts for member in each.subject.members
-    }
-    subject = Subject(
-        tuple(members[name] for name in sorted(members)),
-        tuple(sorted({p for each in verdicts for p in each.subject.partitions})),
-        tuple(sorted({h for each in verdicts for h in each.subject.hosts})),
-    )
-    others = len(members) - len(first.subject.members)
-    also = f" {others} other member{'s' if others > 1 else ''} likewise." if others > 0 else ""
-    return replace(
-        first,
-        subject=subject,
-        summary=first.summary + also,
-        started_at_ms=min(each.started_at_ms for each in verdicts),
-        missing=tuple(dict.fromkeys(text for each in verdicts for text in each.missing)),
-    )
 
 
 def _with_rivals(ranked: list[Verdict]) -> list[Verdict]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rebalance_contract import UNDETERMINED, Severity
-from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_contract import Severity
+from rebalance_streaming.detect.catalogue import diagnosis, with_trait
 from rebalance_streaming.detect.config import DetectConfig
 from rebalance_streaming.detect.findings import subject_key
 from rebalance_streaming.detect.group_view import DAY_MS, GroupView
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.observed.confidence import CLAIMED
+
+_UNEXPLAINED = with_trait("unexplained")
 
 
 def with_severities(stated: Sequence[Verdict], view: GroupView, config: DetectConfig, *, harmed: bool) -> list[Verdict]:
@@ -31,7 +33,7 @@ def with_severities(stated: Sequence[Verdict], view: GroupView, config: DetectCo
 
 def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
     severity = verdict.severity or diagnosis(verdict.rule).severity
-    if verdict.rule == UNDETERMINED and recurs:
+    if verdict.rule in _UNEXPLAINED and recurs:
         severity = Severity.TICKET
     return Severity.PAGE if severity == Severity.TICKET and harmed and verdict.primary else severity
 
@@ -39,7 +41,7 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
 def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
     """Whether unexplained rebalances recur within a day, or the group's churn is as high as if they did."""
     since_ms = view.now_ms - DAY_MS
-    unexplained = sum(each.primary and each.rule == UNDETERMINED and (each.last_ms or 0) >= since_ms for each in stated)
+    unexplained = sum(each.primary and each.rule in _UNEXPLAINED and (each.last_ms or 0) >= since_ms for each in stated)
     if unexplained >= view.thresholds.recurring_per_day:
         return True
     return unexplained > 0 and view.churn() >= view.thresholds.churn_share

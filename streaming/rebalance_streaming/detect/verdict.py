@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import Advice, Alternative, Evidence, EvidenceSource, Member, Severity, Subject, SubjectMember
@@ -48,6 +50,38 @@ def from_probes(verdict: Verdict) -> Verdict:
         for each in verdict.evidence
     )
     return replace(verdict, evidence=evidence)
+
+
+def merge(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return one verdict per rule with the subjects of all its verdicts; the surest rule first."""
+    by_rule: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_rule.setdefault(verdict.rule, []).append(verdict)
+    merged = [_joined(each) for each in by_rule.values()]
+    return sorted(merged, key=lambda each: -each.confidence)
+
+
+def _joined(verdicts: list[Verdict]) -> Verdict:
+    """Return the surest verdict with the most frequent variant, extended to all subjects."""
+    usual = Counter(each.variant for each in verdicts).most_common(1)[0][0]
+    first = max((each for each in verdicts if each.variant == usual), key=lambda each: each.confidence)
+    members: dict[str, SubjectMember] = {
+        member.member_id or member.client_id or "": member for each in verdicts for member in each.subject.members
+    }
+    subject = Subject(
+        tuple(members[name] for name in sorted(members)),
+        tuple(sorted({p for each in verdicts for p in each.subject.partitions})),
+        tuple(sorted({h for each in verdicts for h in each.subject.hosts})),
+    )
+    others = len(members) - len(first.subject.members)
+    also = f" {others} other member{'s' if others > 1 else ''} likewise." if others > 0 else ""
+    return replace(
+        first,
+        subject=subject,
+        summary=first.summary + also,
+        started_at_ms=min(each.started_at_ms for each in verdicts),
+        missing=tuple(dict.fromkeys(text for each in verdicts for text in each.missing)),
+    )
 
 
 def subject_of(*members: Member, partitions: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> Subject:

@@ -1,0 +1,140 @@
+"""An expired session is stated as such where its cause is only guessed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from detect.departing import LOST_MS, STATIC, B, gone, who
+from histories import SECOND, lost, member
+from rebalance_contract import UNDETERMINED, Advice, Evidence, EvidenceSource, Member
+from rebalance_streaming.detect.judged_group import JudgedRebalance
+from rebalance_streaming.detect.rules.expiries import with_expiries
+from rebalance_streaming.detect.verdict import Verdict, subject_of
+from rebalance_streaming.observed.confidence import CERTAIN, CLAIMED, HINT, PLAUSIBLE, STRONG
+from rebalance_streaming.observed.departures import CLEAN, POLL_TIMEOUT, SESSION_EXPIRED, UNKNOWN, Departure
+from rebalance_streaming.observed.liveness import ALIVE, GONE, HEALTHY, PAUSED
+
+C = member("c-1", [4])
+
+
+def verdict(rule: str, *members: Member, confidence: float = HINT, **changes: Any) -> Verdict:
+    """Return a verdict about members."""
+    return Verdict(
+        rule=rule,
+        confidence=confidence,
+        summary="",
+        started_at_ms=LOST_MS - 10 * SECOND,
+        subject=subject_of(*members),
+        **changes,
+    )
+
+
+def expired(of: Member = B, **changes: Any) -> Departure:
+    """Return how a member left whose session surely expired, of a client that cannot have left at its poll limit."""
+    fields: dict[str, Any] = {"confidence": STRONG, "struck": ((POLL_TIMEOUT, "it was polling"),), **changes}
+    return gone(of, **fields)
+
+
+def stated(*verdicts: Verdict, of: tuple[Departure, ...] = ()) -> list[tuple[str, float]]:
+    """Return what is stated, with the confidence; without `of`, of a rebalance whose only loss is B's session."""
+    lost_by_id = {each.member.member_id: each for each in of or (expired(),)}
+    return [(each.rule, each.confidence) for each in with_expiries(verdicts, lost_by_id)]
+
+
+@pytest.mark.parametrize(
+    "rule", ["process_pause", "network_partition", "heartbeat_starvation", "member_crash", UNDETERMINED]
+)
+def test_a_guess_is_stated_as_what_is_known(rule: str):
+    """Its confidence is that of the departure's class."""
+    assert stated(verdict(rule, B)) == [("session_expiry", STRONG)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "confidence"),
+    [("process_pause", CLAIMED), ("member_crash", PLAUSIBLE), ("poll_overrun", HINT), ("scale_in", HINT)],
+)
+def test_a_claim_stays_and_so_does_a_guess_at_anything_else(rule: str, confidence: float):
+    """A cause that is more than a hint is stated, and a hint at what no expired session explains."""
+    assert stated(verdict(rule, B, confidence=confidence)) == [(rule, confidence)]
+
+
+@pytest.mark.parametrize(
+    "departure",
+    [
+        gone(B, UNKNOWN),
+        gone(B, CLEAN, confidence=STRONG),
+        gone(B, POLL_TIMEOUT, confidence=STRONG),
+        expired(confidence=HINT),
+        expired(classes=(SESSION_EXPIRED, POLL_TIMEOUT), struck=()),
+        expired(liveness=HEALTHY),
+        expired(liveness=ALIVE),
+        expired(STATIC),
+    ],
+    ids=["unknown", "left", "overran", "unsure", "may have overrun", "healthy", "alive", "static"],
+)
+def test_a_guess_stays_one_if_the_session_may_not_have_expired(departure: Departure):
+    """That of a static member also expires when it does not poll, as it sends no leave request."""
+    assert stated(verdict("process_pause", departure.member), of=(departure,)) == [("process_pause", HINT)]
+
+
+@pytest.mark.parametrize("liveness", [None, GONE, PAUSED])
+def test_reports_that_stopped_do_not_say_why(liveness: str | None):
+    """A host that is cut off sends no reports either."""
+    assert stated(verdict("process_pause", B), of=(expired(liveness=liveness),)) == [("session_expiry", STRONG)]
+
+
+def test_a_guess_about_nobody_known_stays_one():
+    """A verdict on a whole rebalance, or on a member that did not leave in it, concerns no session."""
+    assert stated(verdict("process_pause")) == [("process_pause", HINT)]
+    assert stated(verdict("process_pause", C)) == [("process_pause", HINT)]
+
+
+def test_guesses_about_several_members_are_one_verdict():
+    """It names all of them; the surest departure gives the confidence, and all else keeps its order."""
+    surer = expired(C, confidence=CERTAIN)
+    given = (verdict("process_pause", B), verdict("slow_rebalance_callback", C), verdict("member_crash", C))
+    found = with_expiries(given, {"b-1": expired(), "c-1": surer})
+    assert [(each.rule, each.confidence) for each in found] == [
+        ("session_expiry", CERTAIN),
+        ("slow_rebalance_callback", HINT),
+    ]
+    assert who(found[0]) == ["b-1", "c-1"]
+    assert "1 other member likewise" in found[0].summary
+
+
+def test_a_cause_that_is_known_stays_the_primary_one():
+    """The session of another member that expired while the group waited is stated beside it."""
+    known = verdict("poll_overrun", C, confidence=PLAUSIBLE)
+    given = (known, verdict("process_pause", B))
+    assert stated(*given, of=(gone(C, POLL_TIMEOUT), expired())) == [
+        ("poll_overrun", PLAUSIBLE),
+        ("session_expiry", STRONG),
+    ]
+
+
+def test_the_guess_is_the_first_alternative_and_its_advice_stays():
+    """Evidence, missing sources and advice of the guess apply to what all causes have in common."""
+    advice = Advice("session.timeout.ms", "10000", "45000", "outlasts it")
+    evidence = Evidence(EvidenceSource.LOG, "silence", "12 s", "longer than the session")
+    guess = verdict(
+        "process_pause", B, advice=(advice,), evidence=(evidence,), missing=("metrics",), rebalance_ids=("r",)
+    )
+    (found,) = with_expiries((guess,), {"b-1": expired(back_s=4)})
+    assert [each.rule for each in found.alternatives] == ["process_pause"]
+    assert (found.advice, found.evidence, found.missing) == ((advice,), (evidence,), ("metrics",))
+    assert (found.rebalance_ids, found.started_at_ms) == (("r",), guess.started_at_ms)
+    assert "back after 4.0 s" in found.summary
+    (unknown,) = with_expiries((replace(guess, rule=UNDETERMINED),), {"b-1": expired()})
+    assert unknown.alternatives == ()
+    assert "back after" not in unknown.summary
+
+
+def test_rules_keep_working_with_the_guess():
+    """Only what is stated changes: patterns over several losses rest on the causes of single ones."""
+    of = lost(LOST_MS, B, [member("a-1", [0, 1]), B])
+    judged = JudgedRebalance(of, (verdict("process_pause", B),), {"b-1": expired()}, LOST_MS)
+    assert [(each.rule, each.primary) for each in judged.stated(LOST_MS)] == [("session_expiry", True)]
+    assert [each.rule for each in judged.past()] == ["process_pause"]
