@@ -24,18 +24,16 @@ WITHOUT_LOG = ROOT / "docs" / "without-the-log.md"
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 #: The digest in the report.
 _STATED = re.compile(r"^<!-- digest: ([0-9a-f]{64}) -->$", re.MULTILINE)
-#: The first table of the report: numbers of faults with only the right cause, with a wrong one beside it, and with a
-#: wrong one.
-_SHARES = re.compile(r"^\| (known|kept back) \| all \| (\d+ of \d+) [^|]*\|[^|]*\| (\d+ of \d+) ", re.MULTILINE)
-#: All verdicts of that table. The page about the log repeats these columns for these sources.
-_VERDICTS = re.compile(r"^\| (known|kept back) \| ([^|]+) \| ((?:\d+ of \d+ [^|]*\| ){5})", re.MULTILINE)
+#: The head of the report's first table with its verdicts, and its rows.
+_HEAD = re.compile(r"^\| recordings \| sources \| (right \| .+) \| subject right \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (known|kept back) \| ([^|]+) \| (\d+ of \d+ .*)\|$", re.MULTILINE)
 _ACCUSED = re.compile(r"^\| (?:known|kept back) \| ([^|]+) \| \d+ \| (\d+) of (\d+) ", re.MULTILINE)
+#: The sources of which the page about the log repeats the verdicts, with the heads of its columns.
 _COLUMNS = {
     "all": "all sources",
     "without the log": "without the log",
     "broker logs instead": "without it, with brokers' logs",
 }
-_WORDS = ("right", "right, a wrong one beside", "wrong", "hinted", "abstained")
 #: The files that a verdict depends on: decoding, history, rules, recordings with their truths, and the comparison of
 #: findings with truths.
 _JUDGED_BY = (
@@ -135,14 +133,24 @@ def complaint(root: Path = ROOT) -> str | None:
 
 def without_log_lines(report: str) -> Iterator[str]:
     """Yield the table that the page about the log repeats from a report."""
-    found = {(split, sources): verdicts for split, sources, verdicts in _VERDICTS.findall(report)}
+    found = _shares(report)
     yield f"| | {' | '.join(_COLUMNS.values())} |"
     yield "|---|" + "---:|" * len(_COLUMNS)
     for split in ("known", "kept back"):
-        shares = [re.findall(r"\d+ of \d+", found.get((split, sources), "")) for sources in _COLUMNS]
-        for word, row in zip(_WORDS, zip(*shares, strict=True), strict=False):
-            yield f"| {split} faults, {word} | {' | '.join(row)} |"
+        for verdict in found[split, "all"]:
+            cells = (found[split, sources][verdict] for sources in _COLUMNS)
+            yield f"| {split} faults, {verdict} | {' | '.join(cells)} |"
     yield f"| healthy groups accused | {' | '.join(_accused(report, sources) for sources in _COLUMNS)} |"
+
+
+def _shares(report: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the shares in the report's first table, such as `46 of 52`, by recordings, sources and verdict."""
+    head = _HEAD.search(report)
+    verdicts = [] if head is None else head[1].split(" | ")
+    return {
+        (split, sources): dict(zip(verdicts, re.findall(r"\d+ of \d+", cells), strict=False))
+        for split, sources, cells in _ROW.findall(report)
+    }
 
 
 def _accused(report: str, sources: str) -> str:
@@ -166,10 +174,10 @@ def with_summary(readme: str, report: str) -> str:
 
 def summary(report: str) -> str:
     """Return the summary of a report for README, with all sources."""
-    shares = {split: (right, wrong) for split, right, wrong in _SHARES.findall(report)}
+    known, kept_back = (_shares(report)[split, "all"] for split in ("known", "kept back"))
     return (
-        f"right in {shares['known'][0]} recorded faults that the rules know, and in {shares['kept back'][0]} that were"
-        f" kept back from them (wrong in {shares['kept back'][1]})"
+        f"right in {known['right']} recorded faults that the rules know, and in {kept_back['right']} that were"
+        f" kept back from them (wrong in {kept_back['wrong']})"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from accuracy import freshness
 from accuracy.calibration import calibration_error, quantile, reliability, say_share, wilson
-from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, LESS_EXACT, RIGHT, WRONG, Claim, outcome_of
+from accuracy.outcomes import ABSTAINED, BESIDE, HINTED, LESS_EXACT, RIGHT, VERDICTS, WRONG, Claim, outcome_of
 from accuracy.recordings import FAMILIES, FOLDER, SOURCES, Recording, Watched, declared, recordings
 from accuracy.report import judge, render
 from accuracy.without_log import Counted, counted_lines
@@ -264,9 +264,17 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("1")
     (tmp_path / "docs").mkdir()
-    table = "".join(
-        f"| known | {sources} | 3 of 4 (30-95 %) | 0 of 4 (0-49 %) | 1 of 4 (5-70 %) | 0 of 4 () | 0 of 4 () | - |\n"
-        f"| kept back | {sources} | 1 of 2 (9-91 %) | 0 of 2 (0-66 %) | 1 of 2 (9-91 %) | 0 of 2 () | 0 of 2 () | - |\n"
+    head = f"| recordings | sources | {' | '.join(VERDICTS)} | subject right |\n"
+    known, kept_back = (
+        " | ".join({RIGHT: right, WRONG: wrong}.get(each, none) for each in VERDICTS)
+        for right, wrong, none in (
+            ("3 of 4 (30-95 %)", "1 of 4 (5-70 %)", "0 of 4 (0-49 %)"),
+            ("1 of 2 (9-91 %)", "1 of 2 (9-91 %)", "0 of 2 (0-66 %)"),
+        )
+    )
+    table = head + "".join(
+        f"| known | {sources} | {known} | - |\n"
+        f"| kept back | {sources} | {kept_back} | - |\n"
         f"| known | {sources} | 13 | 1 of 3 (0-26 %) |\n"
         for sources in ("all", "without the log", "broker logs instead")
     )
