@@ -9,7 +9,7 @@ import pytest
 
 from detect.departing import LOST_MS, STATIC, B, gone, who
 from histories import SECOND, lost, member
-from rebalance_contract import UNDETERMINED, Advice, Evidence, EvidenceSource, Member
+from rebalance_contract import UNDETERMINED, Advice, Alternative, Evidence, EvidenceSource, Member
 from rebalance_streaming.detect.judged_group import JudgedRebalance
 from rebalance_streaming.detect.rules.expiries import with_expiries
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -22,13 +22,13 @@ C = member("c-1", [4])
 
 def verdict(rule: str, *members: Member, confidence: float = HINT, **changes: Any) -> Verdict:
     """Return a verdict about members."""
+    fields: dict[str, Any] = {"summary": "", **changes}
     return Verdict(
         rule=rule,
         confidence=confidence,
-        summary="",
         started_at_ms=LOST_MS - 10 * SECOND,
         subject=subject_of(*members),
-        **changes,
+        **fields,
     )
 
 
@@ -41,7 +41,7 @@ def expired(of: Member = B, **changes: Any) -> Departure:
 def stated(*verdicts: Verdict, of: tuple[Departure, ...] = ()) -> list[tuple[str, float]]:
     """Return what is stated, with the confidence; without `of`, of a rebalance whose only loss is B's session."""
     lost_by_id = {each.member.member_id: each for each in of or (expired(),)}
-    return [(each.rule, each.confidence) for each in with_expiries(verdicts, lost_by_id)]
+    return [(each.rule, each.confidence) for each in with_expiries(verdicts, lost_by_id, {})]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_guesses_about_several_members_are_one_verdict():
     """It names all of them; the surest departure gives the confidence, and all else keeps its order."""
     surer = expired(C, confidence=CERTAIN)
     given = (verdict("process_pause", B), verdict("slow_rebalance_callback", C), verdict("member_crash", C))
-    found = with_expiries(given, {"b-1": expired(), "c-1": surer})
+    found = with_expiries(given, {"b-1": expired(), "c-1": surer}, {})
     assert [(each.rule, each.confidence) for each in found] == [
         ("session_expiry", CERTAIN),
         ("slow_rebalance_callback", HINT),
@@ -122,14 +122,48 @@ def test_the_guess_is_the_first_alternative_and_its_advice_stays():
     guess = verdict(
         "process_pause", B, advice=(advice,), evidence=(evidence,), missing=("metrics",), rebalance_ids=("r",)
     )
-    (found,) = with_expiries((guess,), {"b-1": expired(back_s=4)})
-    assert [each.rule for each in found.alternatives] == ["process_pause"]
+    (found,) = with_expiries((guess,), {"b-1": expired(back_s=4)}, {})
+    assert [each.rule for each in found.alternatives] == ["process_pause", "network_partition", "member_crash"]
     assert (found.advice, found.evidence, found.missing) == ((advice,), (evidence,), ("metrics",))
     assert (found.rebalance_ids, found.started_at_ms) == (("r",), guess.started_at_ms)
     assert "back after 4.0 s" in found.summary
-    (unknown,) = with_expiries((replace(guess, rule=UNDETERMINED),), {"b-1": expired()})
-    assert unknown.alternatives == ()
+    (unknown,) = with_expiries((replace(guess, rule=UNDETERMINED),), {"b-1": expired()}, {})
+    assert [each.rule for each in unknown.alternatives] == ["process_pause", "network_partition", "member_crash"]
     assert "back after" not in unknown.summary
+
+
+@pytest.mark.parametrize(
+    ("departure", "fitting"),
+    [
+        (expired(), ["process_pause", "heartbeat_starvation", "network_partition", "member_crash"]),
+        (
+            expired(client=replace(expired().client, may_starve=False)),
+            ["process_pause", "network_partition", "member_crash"],
+        ),
+        (expired(back_as=B, back_ms=LOST_MS), ["process_pause", "heartbeat_starvation", "network_partition"]),
+    ],
+    ids=["any", "cannot starve", "survived"],
+)
+def test_only_causes_that_fit_are_alternatives(departure: Departure, fitting: list[str]):
+    """What is impossible keeps its reason, and so does what is no cause of an expired session."""
+    impossible = Alternative("poll_overrun", "it polled", impossible=True)
+    given = (
+        Alternative("heartbeat_starvation", "its reporting stood still"),
+        Alternative("leader_rejoin_loop", "once"),
+        impossible,
+    )
+    (found,) = with_expiries((verdict("process_pause", B, alternatives=given),), {"b-1": departure}, {})
+    assert [each.rule for each in found.alternatives[:-2]] == fitting
+    assert found.alternatives[-2:] == (given[1], impossible)
+
+
+def test_a_return_has_the_cause_of_the_loss():
+    """The rebalance of a member that comes back was caused by its expired session, too."""
+    guess = verdict("process_pause", replace(B, member_id="b-2"), summary="b came back")
+    (found,) = with_expiries((guess,), {}, {"b-2": expired(back_s=4)})
+    assert (found.rule, found.confidence, found.summary) == ("session_expiry", PLAUSIBLE, "b came back")
+    assert [each.rule for each in found.alternatives] == ["process_pause", "network_partition", "member_crash"]
+    assert with_expiries((guess,), {}, {"b-2": expired(confidence=HINT)}) == (guess,)
 
 
 def test_rules_keep_working_with_the_guess():

@@ -115,7 +115,12 @@ class Explainer:
         judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         reported = self._report_timed_out(rebalance, departures, frozenset() if known is None else known.reported)
-        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, now_ms, reported))
+        returns = {
+            each.member.member_id: each.returned_from.departure
+            for each in episode.arrivals
+            if each.returned_from is not None
+        }
+        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, now_ms, reported, returns))
         if others := self.losses.take(group, name, left, () if known is None else known.past()):
             self.on_shared_losses(others)
         return True

@@ -6,7 +6,7 @@ the clock; its timetable has the times at which it is judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from rebalance_contract import UNDETERMINED, Finding, GroupState, Rebalance
@@ -39,7 +39,7 @@ class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
     `explained_ms` is when these were found (epoch ms), `reported` are the ids of members whose departures were reported
-    as timeouts.
+    as timeouts, `returns` how members that came back in it had left before, by their new ids.
     """
 
     rebalance: Rebalance
@@ -47,12 +47,13 @@ class JudgedRebalance:
     departures: dict[str, Departure]
     explained_ms: int
     reported: frozenset[str] = frozenset()
+    returns: Mapping[str, Departure] = field(default_factory=dict)
     _stated: tuple[Verdict, ...] = ()
 
     def stated(self, last_ms: int) -> tuple[Verdict, ...]:
         """Return the primary verdict and the secondary ones to be stated; `last_ms`: when the rebalance ended."""
         if not self._stated or self._stated[0].last_ms != last_ms:
-            primary, *others = with_expiries(self.verdicts, self.departures)
+            primary, *others = with_expiries(self.verdicts, self.departures, self.returns)
             shown = [each for each in others if each.rule != primary.rule and _is_shown(each)]
             self._stated = (
                 replace(primary, primary=True, last_ms=last_ms),

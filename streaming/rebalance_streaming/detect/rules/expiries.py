@@ -5,28 +5,34 @@ Rules about single members keep working with the guess; only what is stated of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rebalance_contract import UNDETERMINED, Alternative
-from rebalance_streaming.detect.catalogue import diagnosis
+from rebalance_streaming.detect.catalogue import diagnosis, with_trait
 from rebalance_streaming.detect.verdict import Verdict, merge
 from rebalance_streaming.detect.wording import say
-from rebalance_streaming.observed.confidence import CLAIMED
+from rebalance_streaming.observed.confidence import CLAIMED, PLAUSIBLE
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, Departure
 from rebalance_streaming.observed.liveness import ALIVE, HEALTHY
 from rebalance_streaming.observed.timeouts import may_have_overrun
 
 #: Causes that are stated as an expired session when they are hints.
 _GUESSES = frozenset({*diagnosis("session_expiry").stands_for, UNDETERMINED})
+_DEATHS = with_trait("death")
+#: Causes that fit every expired session, unless they are impossible for another reason.
+_ALWAYS_FIT = ("process_pause", "network_partition", "member_crash")
 
 
-def with_expiries(verdicts: tuple[Verdict, ...], departures: Mapping[str, Departure]) -> tuple[Verdict, ...]:
+def with_expiries(
+    verdicts: tuple[Verdict, ...], departures: Mapping[str, Departure], returns: Mapping[str, Departure]
+) -> tuple[Verdict, ...]:
     """Return the verdicts on one rebalance, hints about members whose sessions surely expired replaced by that.
 
-    `departures` are those of the rebalance, by member id. The primary verdict stays the first.
+    `departures` are those of the rebalance, `returns` the earlier ones of members that came back in it, both by member
+    id. The primary verdict stays the first.
     """
-    found = [_expiry(each, departures) for each in verdicts]
+    found = [_expiry(each, departures, returns) for each in verdicts]
     expired = [each for each in found if each is not None]
     if not expired:
         return verdicts
@@ -35,15 +41,27 @@ def with_expiries(verdicts: tuple[Verdict, ...], departures: Mapping[str, Depart
     return (*stated[:first], *merge(expired), *stated[first:])
 
 
-def _expiry(hint: Verdict, departures: Mapping[str, Departure]) -> Verdict | None:
+def _expiry(hint: Verdict, departures: Mapping[str, Departure], returns: Mapping[str, Departure]) -> Verdict | None:
     """Return the verdict that sessions expired, in place of a hint about why; null if that is not sure."""
     if hint.confidence >= CLAIMED or hint.rule not in _GUESSES:
         return None
+    if lost := _expired(hint, departures):
+        return _stated(hint, lost)
+    if back := _expired(hint, returns):
+        sure = min(PLAUSIBLE, *(each.confidence for each in back))
+        return replace(hint, rule="session_expiry", confidence=sure, alternatives=_alternatives(hint, back))
+    return None
+
+
+def _expired(hint: Verdict, departures: Mapping[str, Departure]) -> list[Departure]:
+    """Return the departures of the members that a hint is about; empty unless the sessions of all surely expired."""
     names = [each.member_id for each in hint.subject.members if each.member_id is not None]
     lost = [departures[name] for name in names if name in departures]
-    if not lost or not all(_surely_expired(each) for each in lost):
-        return None
-    stated = say(
+    return lost if all(_surely_expired(each) for each in lost) else []
+
+
+def _stated(hint: Verdict, lost: Sequence[Departure]) -> Verdict:
+    verdict = say(
         "session_expiry",
         hint.started_at_ms,
         hint.subject,
@@ -57,8 +75,21 @@ def _expiry(hint: Verdict, departures: Mapping[str, Departure]) -> Verdict | Non
         session=max(each.session_ms for each in lost),
         away=max((each.away_ms for each in lost if each.away_ms is not None), default=None),
     )
-    guess = () if hint.rule == UNDETERMINED else (Alternative(hint.rule, "the likeliest of its possible causes"),)
-    return replace(stated, alternatives=(*guess, *hint.alternatives))
+    return replace(verdict, alternatives=_alternatives(hint, lost))
+
+
+def _alternatives(hint: Verdict, lost: Sequence[Departure]) -> tuple[Alternative, ...]:
+    """Return the causes that fit, the guessed one first, then those of the hint that are impossible or fit less."""
+    ruled_out = {each.rule for each in hint.alternatives if each.impossible}
+    if any(each.client.may_starve is False for each in lost):
+        ruled_out.add("heartbeat_starvation")
+    if any(each.process_survived for each in lost):
+        ruled_out |= _DEATHS
+    named = (hint.rule, *(each.rule for each in hint.alternatives if each.rule in _GUESSES), *_ALWAYS_FIT)
+    fitting = [each for each in dict.fromkeys(named) if each not in ruled_out and each != UNDETERMINED]
+    texts = ("the likeliest of its possible causes", *("fits as well" for _ in fitting[1:]))
+    others = (each for each in hint.alternatives if each.impossible or each.rule not in _GUESSES)
+    return (*map(Alternative, fitting, texts), *others)
 
 
 def _surely_expired(departure: Departure) -> bool:
