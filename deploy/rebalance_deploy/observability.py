@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,6 +47,10 @@ _SHIPPED = Path(__file__).resolve().parents[1]
 _READY_SECONDS = 180.0
 _PORT_TAKEN = "address already in use"
 _PORT_ATTEMPTS = 3
+
+
+class _PortTakenError(UserError):
+    """Another program listens on a server's port."""
 
 
 def find_tool(name: str) -> Path:
@@ -100,10 +104,14 @@ class PrometheusOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertmanagerOptions:
-    """Differences from the shipped configuration of Alertmanager: how long notifications wait for further alerts."""
+    """Differences from the shipped configuration of Alertmanager.
+
+    Notifications wait this long for further alerts, and are sent again after `repeat_seconds`, null: as shipped.
+    """
 
     group_wait_seconds: float = 10
     group_interval_seconds: float = 60
+    repeat_seconds: float | None = None
 
 
 _PROMETHEUS, _ALERTMANAGER = PrometheusOptions(), AlertmanagerOptions()
@@ -117,21 +125,21 @@ def alerting(
     prometheus_options: PrometheusOptions = _PROMETHEUS,
     alertmanager_options: AlertmanagerOptions = _ALERTMANAGER,
     *,
-    ports: tuple[int, int] = (0, 0),
+    preferred_ports: tuple[int, int] = (0, 0),
 ) -> Iterator[Alerting]:
     """Run both servers until the block ends; all notifications are sent to `receiver_url`.
 
-    `ports` are the ports of Prometheus and of Alertmanager; 0 picks a free one.
+    `preferred_ports` are those of Prometheus and of Alertmanager; 0, or one that is in use, picks a free one.
     """
     pager_config = write_alertmanager_config(directory / "alerts", receiver_url, alertmanager_options)
-    with alertmanager(directory, pager_config, ports[1]) as pager:
+    with alertmanager(directory, pager_config, preferred_ports[1], or_any=True) as pager:
         config = write_prometheus_config(
             directory / "metrics",
             prometheus_options,
             targets=[urlsplit(exporter_url).netloc],
             alertmanagers=[urlsplit(pager.url).netloc],
         )
-        with prometheus(directory, config, ports[0]) as server:
+        with prometheus(directory, config, preferred_ports[0], or_any=True) as server:
             yield Alerting(server, pager)
 
 
@@ -174,19 +182,25 @@ def alerts_of(path: str, body: Any) -> Sequence[Mapping[str, Any]]:
 
 
 @contextmanager
-def prometheus(directory: Path, config: Path, port: int = 0) -> Iterator[Server]:
-    """Run Prometheus on loopback until the block ends; port 0 picks a free one. Data and log go to `directory`."""
+def prometheus(directory: Path, config: Path, port: int = 0, *, or_any: bool = False) -> Iterator[Server]:
+    """Run Prometheus on loopback until the block ends. Data and log go to `directory`.
+
+    Port 0 picks a free one; so does a port that is in use if `or_any`.
+    """
     options = (
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'prometheus-data'}",
         "--storage.tsdb.retention.time=2d",
     )
-    with _serve("prometheus", options, directory, port) as server:
+    command = [str(find_tool("prometheus")), *options]
+    with _start(command, directory / "prometheus.log", port, or_any=or_any) as server:
         yield server
 
 
 @contextmanager
-def alertmanager(directory: Path, config: Path, port: int = 0, *, program: Path | None = None) -> Iterator[Server]:
+def alertmanager(
+    directory: Path, config: Path, port: int = 0, *, or_any: bool = False, program: Path | None = None
+) -> Iterator[Server]:
     """Run Alertmanager, or `program` instead, on loopback without peers until the block ends; see `prometheus`."""
     options = (
         f"--config.file={config}",
@@ -194,7 +208,9 @@ def alertmanager(directory: Path, config: Path, port: int = 0, *, program: Path 
         # By default it looks for peers, and refuses to start on a machine without a private address.
         "--cluster.listen-address=",
     )
-    with _serve("prometheus-alertmanager", options, directory, port, program) as server:
+    name = "prometheus-alertmanager"
+    command = [str(program or find_tool(name)), *options]
+    with _start(command, directory / f"{name}.log", port, or_any=or_any) as server:
         yield server
 
 
@@ -228,7 +244,7 @@ def write_alertmanager_config(directory: Path, receiver_url: str, options: Alert
     config: dict[str, Any] = yaml.safe_load(text.replace(_SECRETS, str(directory / "secrets")))
     config["templates"] = [str(shipped("alertmanager/templates") / "*.tmpl")]
     config["global"] = {"pagerduty_url": f"{receiver_url}/pagerduty"}
-    _hurry(config["route"], options.group_wait_seconds, options.group_interval_seconds)
+    _hurry(config["route"], options)
     for receiver in config["receivers"]:
         for webhook in receiver.get("webhook_configs", ()):
             webhook["url"] = receiver_url + "/" + webhook["url"].rpartition("/")[2]
@@ -240,37 +256,47 @@ def write_alertmanager_config(directory: Path, receiver_url: str, options: Alert
 
 
 @contextmanager
-def _serve(
-    name: str, options: Sequence[str], directory: Path, port: int, program: Path | None = None
-) -> Iterator[Server]:
-    server = _start([str(program or find_tool(name)), *options], directory / f"{name}.log", port)
+def _start(command: Sequence[str], log: Path, port: int, *, or_any: bool) -> Iterator[Server]:
+    """Run a server from when it is ready until the block ends.
+
+    Raises UserError with the last error of its log if it does not get ready.
+    """
+    chosen = [port] if port else []
+    # Another program may take a free port after it was found.
+    found = [0] * _PORT_ATTEMPTS if or_any or not port else []
+    server = _first_started(command, log, [*chosen, *found])
     with server.process:
         yield server
 
 
-def _start(command: Sequence[str], log: Path, wanted_port: int) -> Server:
-    """Start a server and return it once it is ready. Raises UserError with the last error of its log otherwise."""
+def _first_started(command: Sequence[str], log: Path, ports: Sequence[int]) -> Server:
+    """Start a server on the first of these ports that is free."""
+    for port in ports[:-1]:
+        with suppress(_PortTakenError):
+            return _started(command, log, port)
+    return _started(command, log, ports[-1])
+
+
+def _started(command: Sequence[str], log: Path, wanted_port: int) -> Server:
+    """Start a server and return it once it is ready."""
     # Checked before the start, because another server on this port could answer instead of the new one.
     if wanted_port and not is_free(wanted_port):
-        raise UserError(f"port {wanted_port} is in use: stop what listens on 127.0.0.1:{wanted_port} or choose another")
-    for attempt in range(1, _PORT_ATTEMPTS + 1):
-        # The servers could choose a port themselves, but then their links would contain port 0.
-        port = wanted_port or find_free_port()
-        url = f"http://127.0.0.1:{port}"
-        options = (f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={url}")
-        process = ChildProcess([*command, *options], log_path=log)
-        try:
-            _await_ready(process, url)
-        except BaseException as error:
-            process.terminate()
-            # Another program may have taken the port after it was chosen.
-            if not isinstance(error, UserError) or wanted_port or attempt == _PORT_ATTEMPTS:
-                raise
-            if _PORT_TAKEN not in str(error):
-                raise
-        else:
-            return Server(url, log, process)
-    raise AssertionError("the last attempt returns or raises")
+        raise _PortTakenError(
+            f"port {wanted_port} is in use: stop what listens on 127.0.0.1:{wanted_port} or choose another"
+        )
+    # The servers could choose a port themselves, but then their links would contain port 0.
+    port = wanted_port or find_free_port()
+    url = f"http://127.0.0.1:{port}"
+    options = (f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={url}")
+    process = ChildProcess([*command, *options], log_path=log)
+    try:
+        _await_ready(process, url)
+    except BaseException as error:
+        process.terminate()
+        if isinstance(error, UserError) and _PORT_TAKEN in str(error):
+            raise _PortTakenError(str(error)) from error
+        raise
+    return Server(url, log, process)
 
 
 def _await_ready(process: ChildProcess, url: str) -> None:
@@ -298,12 +324,17 @@ def _hold(rules: dict[str, Any], seconds: float | None) -> dict[str, Any]:
     return rules
 
 
-def _hurry(route: dict[str, Any], wait_seconds: float, interval_seconds: float) -> None:
-    if "group_wait" in route:
-        route["group_wait"] = f"{round(wait_seconds * 1000)}ms"
-        route["group_interval"] = f"{round(interval_seconds * 1000)}ms"
+def _hurry(route: dict[str, Any], options: AlertmanagerOptions) -> None:
+    changed = {
+        "group_wait": options.group_wait_seconds,
+        "group_interval": options.group_interval_seconds,
+        "repeat_interval": options.repeat_seconds,
+    }
+    route |= {
+        name: f"{round(seconds * 1000)}ms" for name, seconds in changed.items() if name in route and seconds is not None
+    }
     for each in route.get("routes", ()):
-        _hurry(each, wait_seconds, interval_seconds)
+        _hurry(each, options)
 
 
 def _read(path: Path) -> dict[str, Any]:

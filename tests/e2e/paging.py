@@ -12,6 +12,7 @@ from e2e.pages import page
 from prometheus.rig import Inbox, webhook_receiver
 from rebalance_deploy.observability import AlertmanagerOptions, PrometheusOptions, alerting
 
+_LINES = "cause", "who", "change", "since", "impact", "scope", "now"
 FINDING, DOWN, WATCHDOG = "KafkaRebalanceFinding", "KafkaRebalanceMonitorDown", "KafkaRebalanceWatchdog"
 
 
@@ -31,7 +32,8 @@ def paged(directory: Path, exporter_url: str) -> Iterator[Paged]:
         # `for` time of every condition.
         links = {"link_monitor": exporter_url}
         watching = PrometheusOptions(links=links, scrape_seconds=5, hold_seconds=2)
-        options = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2)
+        # Only a repeated notification has lines that became known after the first one.
+        options = AlertmanagerOptions(group_wait_seconds=1, group_interval_seconds=2, repeat_seconds=4)
         with alerting(directory, exporter_url, inbox.url, watching, options) as both:
             yield Paged(inbox, both.alertmanager.url, both.prometheus.url)
 
@@ -43,8 +45,12 @@ def alerts(inbox: Inbox, name: str) -> list[dict[str, Any]]:
 
 def has_all_lines(alert: dict[str, Any]) -> bool:
     """Whether an alert has all lines of a page; lines without a known value are left out."""
-    lines = "cause", "who", "change", "since", "impact", "scope", "now"
-    return all(alert["annotations"].get(line) for line in lines)
+    return not missing_lines(alert)
+
+
+def missing_lines(alert: dict[str, Any]) -> set[str]:
+    """Return the lines of a page that an alert does not have."""
+    return {line for line in _LINES if not alert["annotations"].get(line)}
 
 
 def hold_page_is_whole(alert: dict[str, Any], exporter_url: str, group: str) -> None:

@@ -13,12 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.demos import demo
 from e2e.pages import page
-from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, has_all_lines, heard, hold_page_is_whole, paged
+from e2e.paging import DOWN, FINDING, WATCHDOG, alerts, has_all_lines, heard, hold_page_is_whole, missing_lines, paged
 from exporters.tables import every_metric
 from grafana.boards import Asked, queries, read_list
 from grafana.live import Scraped, run
 from prometheus.rig import Inbox, run_tool
 from rebalance_deploy.demo.workload import SICK
+from rebalance_deploy.processes import ChildProcess
 from waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2_400)]
@@ -51,7 +52,7 @@ def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_re
     with demo(log, "--duration", str(_SECONDS), "--cure-after", str(_CURE_SECONDS)) as running:
         url = wait_for(lambda: url_of(log), log.read_text, 2 * _DEADLINE_SECONDS)
         with paged(tmp_path, url) as (inbox, pager_url, prometheus_url):
-            wait_for(lambda: "client processes started" in log.read_text(), log.read_text, _DEADLINE_SECONDS)
+            wait_for(lambda: started(log, running), log.read_text, _DEADLINE_SECONDS)
             missing = {metric.family_name for metric in every_metric()} - _ASKED_FOR
 
             def all_there() -> bool:
@@ -72,7 +73,7 @@ def test_the_demo_shows_every_metric_names_its_sick_consumer_and_counts_every_re
                 return not empty
 
             wait_for(all_filled, lambda: f"{sorted(empty)} to show something", _DEADLINE_SECONDS)
-            pages = wait_for(lambda: alerts_of(inbox, SICK.group), lambda: inbox.bodies("/alerts"), _DEADLINE_SECONDS)
+            pages = wait_for(lambda: alerts_of(inbox, SICK.group), lambda: heard_of(inbox, log), _DEADLINE_SECONDS)
             assert running.wait(600) == 0, log.read_text()
             wait_for(lambda: alerts(inbox, DOWN), "somebody to be informed of the blindness", _DEADLINE_SECONDS)
             wait_for(lambda: heard(pager_url) == {DOWN, WATCHDOG}, lambda: heard(pager_url), _DEADLINE_SECONDS)
@@ -97,6 +98,13 @@ def test_the_group_is_calm_once_the_advice_is_followed(tmp_path: Path) -> None:
     assert re.search(r"was stopped and started: [12]\b", calm)
 
 
+def started(log: Path, running: ChildProcess) -> bool:
+    """Return whether a demo has started its clients. Raises AssertionError if it ended."""
+    said = log.read_text()
+    assert running.is_running, said
+    return "client processes started" in said
+
+
 def panels_to_fill() -> set[tuple[str, str]]:
     """Return the panels of the dashboards, by dashboard and title, that have data in every healthy monitor."""
     may_be_empty = {(each["dashboard"], each["panel"]) for each in read_list("empty.yml")}
@@ -112,6 +120,12 @@ def alerts_of(inbox: Inbox, group: str) -> list[dict[str, Any]]:
     """Return the complete notifications about findings of a group; the first may be sent before everything is known."""
     found = (each for each in alerts(inbox, FINDING) if each["labels"].get("group") == group)
     return [each for each in found if has_all_lines(each)]
+
+
+def heard_of(inbox: Inbox, log: Path) -> str:
+    """Return what is missing in each notification about findings, and the end of a demo's output."""
+    missing = [(each["labels"].get("group"), sorted(missing_lines(each))) for each in alerts(inbox, FINDING)]
+    return f"{missing}\n{log.read_text()[-2_000:]}"
 
 
 def check_metrics(text: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 import yaml
@@ -123,6 +123,15 @@ def test_a_wrong_configuration_is_reported(tmp_path: Path) -> None:
     wrong.write_text("no_such_key: 1\n")
     with pytest.raises(UserError, match=r"prometheus ended with exit code .*no_such_key"), prometheus(tmp_path, wrong):
         pass
+
+
+def test_a_preferred_port_in_use_is_replaced(tmp_path: Path) -> None:
+    """Two demos may start at the same time: both find the usual port free, and only one gets it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, webhook_receiver() as inbox:
+        port = taken.getsockname()[1]
+        with alertmanager(tmp_path, write_alertmanager_config(tmp_path, inbox.url), port, or_any=True) as server:
+            assert urlsplit(server.url).port != port
+            assert ask(f"{server.url}/api/v2/status")["config"]
 
 
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:

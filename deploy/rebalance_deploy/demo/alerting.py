@@ -27,7 +27,6 @@ from rebalance_deploy.observability import (
     receiving,
     shipped,
 )
-from rebalance_deploy.ports import is_free
 from rebalance_exporters.terminal.escaping import safe
 
 #: Interval of scrapes and evaluations; short, because a person is watching.
@@ -87,7 +86,7 @@ def printed_pages(directory: Path, exporter_url: str, say: Say) -> Iterator[Aler
                 held_files=_HELD_FILES,
             ),
             AlertmanagerOptions(group_wait_seconds=_WAIT_SECONDS, group_interval_seconds=SCRAPE_SECONDS),
-            ports=(_free_or_any(_PROMETHEUS_PORT), _free_or_any(_ALERTMANAGER_PORT)),
+            preferred_ports=(_PROMETHEUS_PORT, _ALERTMANAGER_PORT),
         ) as running,
     ):
         yield running
@@ -100,10 +99,6 @@ def fires(servers: Alerting, group: str) -> bool:
         return True
     alerts = json.loads(text)["data"]["alerts"]
     return any(each["state"] == "firing" and each["labels"].get("group") == group for each in alerts)
-
-
-def _free_or_any(port: int) -> int:
-    return port if is_free(port) else 0
 
 
 def render_page(alert: Mapping[str, Any]) -> str:
