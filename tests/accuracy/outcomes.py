@@ -15,7 +15,8 @@ from rebalance_devtools.stories.script import Event, Expected
 from rebalance_streaming.detect.catalogue import diagnosis
 
 RIGHT, BESIDE, HINTED, ABSTAINED, WRONG = "right", "right, a wrong one beside", "hinted", "abstained", "wrong"
-#: What the right cause has in common with others is claimed (`stands_for` in the catalogue), and nothing wrong.
+#: What the right cause has in common with others is claimed (`stands_for` in the catalogue), of a culprit and of a
+#: rebalance since the fault, and nothing wrong.
 LESS_EXACT = "less exact"
 VERDICTS = (RIGHT, LESS_EXACT, BESIDE, WRONG, HINTED, ABSTAINED)
 
@@ -79,6 +80,8 @@ def outcome_of(recording: Recording, sources: str) -> Outcome:
     strays = [each for each in claims.values() if is_stray(expected, each)]
     excuse = _excuse(recording, sources, claims, answers)
     verdict = _verdict(expected, about, claims, strays, excuse)
+    if verdict in (HINTED, ABSTAINED) and not excuse and _is_less_exact(recording, sources, expected, about):
+        verdict = LESS_EXACT
     deciding = strays or ([excuse] if excuse else [])
     if verdict in (RIGHT, BESIDE):
         claimed = next((each for each in (expected.diagnosis, *expected.accepted) if each in claims), "-")
@@ -120,8 +123,6 @@ def _verdict(
         return BESIDE if strays else RIGHT
     if strays or (excuse and not found):
         return WRONG
-    if all(_is_said(rule, about, claims) or _is_covered(rule, claims) for rule in (expected.diagnosis, *expected.also)):
-        return LESS_EXACT
     return HINTED if found or any(_is_hint(each) for each in about) else ABSTAINED
 
 
@@ -131,8 +132,27 @@ def _is_said(rule: str, about: list[Finding], claims: dict[str, Finding]) -> boo
     return rule in claims or (standing and any(each.rule == rule and each.confidence >= CLAIMED for each in about))
 
 
-def _is_covered(rule: str, claims: dict[str, Finding]) -> bool:
-    return any(rule in diagnosis(each).stands_for for each in claims)
+def _is_less_exact(recording: Recording, sources: str, expected: Expected, about: list[Finding]) -> bool:
+    """Whether for each fault its cause is claimed, or by another claim what that has in common with other causes."""
+    if not expected.diagnosis:
+        return False
+    claims = {each.rule: each for each in about if _is_claim(each)}
+    found = any(_is_said(rule, about, claims) for rule in (expected.diagnosis, *expected.accepted))
+    wanted = expected.also if found else (expected.diagnosis, *expected.also)
+    unsaid = [rule for rule in wanted if not _is_said(rule, about, claims)]
+    covering = [each for each in about if _may_cover(recording, sources, expected, each)]
+    covered = [rule for rule in unsaid if any(rule in diagnosis(each.rule).stands_for for each in covering)]
+    return bool(covered) and covered == unsaid and len(covering) >= len(unsaid)
+
+
+def _may_cover(recording: Recording, sources: str, expected: Expected, finding: Finding) -> bool:
+    """Whether a claim of what several causes have in common concerns a culprit, if any, and a time since the fault."""
+    if not (_is_claim(finding) and diagnosis(finding.rule).stands_for):
+        return False
+    named = {each.member_id for each in finding.subject.members}
+    culprits = {name for each in expected.culprits for name in recording.run.member_ids(each)}
+    since = {name for _, name in _rebalances_since(recording, sources)}
+    return (not culprits or bool(named & culprits)) and (not since or not since.isdisjoint(finding.rebalance_ids))
 
 
 def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answers: set[str]) -> Finding | None:
@@ -148,13 +168,17 @@ def _excuse(recording: Recording, sources: str, claims: dict[str, Finding], answ
 
 def _first_rebalance(recording: Recording, sources: str) -> str | None:
     """Return the id of the first rebalance that ended after the fault began, or null if unknown."""
+    return min(_rebalances_since(recording, sources), default=(0, None))[1]
+
+
+def _rebalances_since(recording: Recording, sources: str) -> list[tuple[int, str]]:
+    """Return the rebalances that ended after the fault began as (end in epoch ms, id); empty if that is not known."""
     began_ms = min((each["t_ms"] for each in recording.run.events if _is_beginning(each)), default=None)
-    ends = [
+    return [
         (each.completed_at_ms, each.rebalance_id)
         for each in recording.rebalances(sources)
         if each.completed_at_ms is not None and began_ms is not None and each.completed_at_ms > began_ms
     ]
-    return min(ends)[1] if ends else None
 
 
 def _is_beginning(event: Event) -> bool:

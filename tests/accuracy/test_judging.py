@@ -53,6 +53,10 @@ def finding(rule: str, confidence: float, *, primary: bool = True, members: Sequ
     return Finding(**{**fields, **more})
 
 
+#: What several causes have in common, said of the culprit and of the rebalance that the fault caused.
+_LESS_EXACT = finding("session_expiry", 0.9, members=("m2-x",))
+
+
 def rebalance(name: str, ended_ms: int) -> Rebalance:
     """A rebalance caused by a departure."""
     return Rebalance(
@@ -112,8 +116,11 @@ def recording(story: str, *found: Finding, broker_lines: tuple[str, ...] = ()) -
         ((finding("scale_in", 0.9),), WRONG, "scale_in"),
         ((finding("scale_out", 0.9, rebalance_ids=("r2",)),), ABSTAINED, "-"),
         ((finding("member_crash", 0.9, group="another"),), ABSTAINED, "-"),
-        ((finding("session_expiry", 0.9),), LESS_EXACT, "-"),
-        ((finding("session_expiry", 0.5),), HINTED, "session_expiry"),
+        ((_LESS_EXACT,), LESS_EXACT, "-"),
+        ((_LESS_EXACT, finding("scale_in", 0.9)), WRONG, "scale_in"),
+        ((finding("session_expiry", 0.5, members=("m2-x",)),), HINTED, "session_expiry"),
+        ((finding("session_expiry", 0.9, members=("m1-x",)),), HINTED, "session_expiry"),
+        ((finding("session_expiry", 0.9, members=("m2-x",), rebalance_ids=("r0",)),), HINTED, "session_expiry"),
         ((finding("session_expiry", 0.9), finding("member_crash", 0.9)), RIGHT, "member_crash"),
         ((finding("session_expiry", 0.9), finding("poll_overrun", 0.6)), WRONG, "poll_overrun"),
         ((), ABSTAINED, "-"),
@@ -133,8 +140,9 @@ def test_a_verdict_is_that_of_the_primary_causes(found: tuple[Finding, ...], ver
         ((finding("poll_overrun", 0.9),), HINTED),
         ((finding("poll_overrun", 0.9, rebalance_ids=("r2",)), finding("scale_in", 0.9)), WRONG),
         ((finding("member_crash", 0.9), finding("process_pause", 0.9)), WRONG),
-        ((finding("session_expiry", 0.9), finding("poll_overrun", 0.9)), LESS_EXACT),
-        ((finding("session_expiry", 0.9),), HINTED),
+        ((_LESS_EXACT, finding("poll_overrun", 0.9)), LESS_EXACT),
+        ((_LESS_EXACT,), HINTED),
+        ((_LESS_EXACT, finding("scale_in", 0.9), finding("member_crash", 0.9)), HINTED),
     ],
 )
 def test_two_faults_have_to_be_reported_both(found: tuple[Finding, ...], verdict: str):

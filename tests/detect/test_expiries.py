@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from detect.departing import LOST_MS, STATIC, B, gone, who
-from histories import SECOND, lost, member
-from rebalance_contract import UNDETERMINED, Advice, Alternative, Evidence, EvidenceSource, Member
+from detect.turnover import Run
+from histories import CLUSTER, GROUP, MINUTE, SECOND, T0, joined, lost, member, rebalance, snapshot
+from rebalance_contract import (
+    UNDETERMINED,
+    Advice,
+    Alternative,
+    CoordinatorAct,
+    CoordinatorActivity,
+    CoordinatorEvent,
+    Evidence,
+    EvidenceSource,
+    Member,
+    Severity,
+)
 from rebalance_streaming.detect.judged_group import JudgedRebalance
 from rebalance_streaming.detect.rules.expiries import with_expiries
 from rebalance_streaming.detect.verdict import Verdict, subject_of
@@ -65,7 +78,7 @@ def test_a_claim_stays_and_so_does_a_guess_at_anything_else(rule: str, confidenc
     "departure",
     [
         gone(B, UNKNOWN),
-        gone(B, CLEAN, confidence=STRONG),
+        expired(classes=(CLEAN,)),
         gone(B, POLL_TIMEOUT, confidence=STRONG),
         expired(confidence=HINT),
         expired(classes=(SESSION_EXPIRED, POLL_TIMEOUT), struck=()),
@@ -93,16 +106,43 @@ def test_a_guess_about_nobody_known_stays_one():
 
 
 def test_guesses_about_several_members_are_one_verdict():
-    """It names all of them; the surest departure gives the confidence, and all else keeps its order."""
+    """It names all of them; the least sure departure gives the confidence, and all else keeps its order."""
     surer = expired(C, confidence=CERTAIN)
     given = (verdict("process_pause", B), verdict("slow_rebalance_callback", C), verdict("member_crash", C))
     found = with_expiries(given, {"b-1": expired(), "c-1": surer}, {})
     assert [(each.rule, each.confidence) for each in found] == [
-        ("session_expiry", CERTAIN),
+        ("session_expiry", STRONG),
         ("slow_rebalance_callback", HINT),
     ]
     assert who(found[0]) == ["b-1", "c-1"]
-    assert "1 other member likewise" in found[0].summary
+    assert {"process_pause", "member_crash"} <= {each.rule for each in found[0].alternatives}
+
+
+def test_what_is_true_of_several_members_is_true_of_each():
+    """The longest session and absence are told, evidence and advice of all are kept, and what fits one is no error."""
+    clues = [Evidence(EvidenceSource.LOG, "silence", text, "longer than the session") for text in ("12 s", "15 s")]
+    advice = Advice("session.timeout.ms", "10000", "45000", "outlasts it")
+    impossible = Alternative("member_crash", "the same process came back", impossible=True)
+    given = (
+        verdict("process_pause", B, evidence=(clues[0],), alternatives=(impossible,), missing=("a",)),
+        verdict("network_partition", C, evidence=(clues[1],), advice=(advice,), missing=("a", "b")),
+    )
+    long = expired(replace(C, session_timeout_ms=45_000), confidence=PLAUSIBLE, back_s=9)
+    (found,) = with_expiries(given, {"b-1": expired(back_s=4), "c-1": long}, {})
+    assert (found.confidence, found.evidence, found.advice) == (PLAUSIBLE, tuple(clues), (advice,))
+    assert found.missing == ("a", "b")
+    fitting = [each.rule for each in found.alternatives]
+    assert fitting == ["process_pause", "network_partition", "member_crash"]
+    assert not any(each.impossible for each in found.alternatives)
+    assert "back after 9.0 s" in found.summary
+    assert "45.0 s" in found.summary
+
+
+def test_a_guess_about_a_member_whose_departure_is_not_known_stays_one():
+    """It names two, and only of one it is known that its session expired."""
+    guess = verdict("process_pause", B, C)
+    assert with_expiries((guess,), {"b-1": expired()}, {}) == (guess,)
+    assert with_expiries((guess,), {"b-1": expired(), "c-1": expired(C, confidence=HINT)}, {}) == (guess,)
 
 
 def test_a_cause_that_is_known_stays_the_primary_one():
@@ -166,9 +206,103 @@ def test_a_return_has_the_cause_of_the_loss():
     assert with_expiries((guess,), {}, {"b-2": expired(confidence=HINT)}) == (guess,)
 
 
+def test_a_member_that_is_lost_again_in_the_rebalance_of_its_return():
+    """Members of KIP-848 keep their ids: what is stated is the loss."""
+    guess = verdict("process_pause", B)
+    (found,) = with_expiries((guess,), {"b-1": expired()}, {"b-1": expired(confidence=PLAUSIBLE)})
+    assert (found.confidence, "sent no heartbeat" in found.summary) == (STRONG, True)
+
+
+EARLIER = verdict("session_expiry", B, confidence=STRONG, summary="b sent no heartbeat")
+
+
+def test_what_an_earlier_run_stated_stands_where_this_one_only_guesses():
+    """After a restart commits that a departure was judged by may not be read again."""
+    for rule in ("process_pause", UNDETERMINED):
+        guess = verdict(rule, is_consequence=True)
+        (found,) = with_expiries((guess,), {"b-1": gone(B, UNKNOWN)}, {}, EARLIER)
+        assert found == replace(EARLIER, is_consequence=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "departure"),
+    [
+        (verdict("process_pause", B, confidence=PLAUSIBLE), gone(B, UNKNOWN)),
+        (verdict("poll_overrun", B), gone(B, UNKNOWN)),
+        (verdict("process_pause", B), gone(B, CLEAN, confidence=STRONG)),
+        (verdict("process_pause", B), expired(liveness=HEALTHY)),
+    ],
+    ids=["claim", "another cause", "left", "healthy"],
+)
+def test_what_an_earlier_run_stated_falls_if_something_else_is_known(found: Verdict, departure: Departure):
+    """A cause, a departure in order, or a report that the client was well."""
+    assert with_expiries((found,), {"b-1": departure}, {}, EARLIER) == (found,)
+
+
 def test_rules_keep_working_with_the_guess():
     """Only what is stated changes: patterns over several losses rest on the causes of single ones."""
     of = lost(LOST_MS, B, [member("a-1", [0, 1]), B])
     judged = JudgedRebalance(of, (verdict("process_pause", B),), {"b-1": expired()}, LOST_MS)
     assert [(each.rule, each.primary) for each in judged.stated(LOST_MS)] == [("session_expiry", True)]
     assert [each.rule for each in judged.past()] == ["process_pause"]
+
+
+# --- Through the judgement of a group ---
+
+
+A = member("a-1", [0, 1])
+
+
+def expires(run: Run, at_ms: int, who: Member, *, stay: tuple[Member, ...] = (A,)) -> Run:
+    """Let the session of a member expire, as its coordinator logs."""
+    run.live(at_ms + 9 * SECOND, lost(at_ms, who, [*stay, who]))
+    line = CoordinatorEvent(at_ms - 100, CoordinatorAct.EXPIRED, member_id=who.member_id)
+    run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, at_ms - 5 * SECOND, (line,)))
+    return run
+
+
+def comes_back(run: Run, at_ms: int, who: Member) -> Run:
+    """Let the lost member join with another id, and the members sync once more after its loss and after its return."""
+    after = rebalance(at_ms + 8 * SECOND, [A], [A], reason="cooperative_followup")
+    last = rebalance(at_ms + 28 * SECOND, [A, who], [A, who], reason="cooperative_followup")
+    return run.live(at_ms + 40 * SECOND, after, joined(at_ms + 20 * SECOND, who, [A]), last)
+
+
+@pytest.mark.parametrize(("times", "severity"), [(1, Severity.INFO), (2, Severity.INFO), (3, Severity.TICKET)])
+def test_a_follow_up_and_a_return_belong_to_the_loss(times: int, severity: Severity):
+    """They have one finding with its text, and are not counted as further incidents."""
+    lives = [replace(B, member_id=f"b-{number}") for number in range(times + 1)]
+    run = Run().live(T0 + SECOND, snapshot(T0, A, lives[0]))
+    for number, (one, again) in enumerate(itertools.pairwise(lives)):
+        at_ms = T0 + (5 + 10 * number) * MINUTE
+        comes_back(expires(run, at_ms, one), at_ms, again).live(at_ms + 3 * MINUTE)
+    found = run.finding("session_expiry")
+    assert (found.rebalances, found.confidence, found.severity) == (4 * times, CERTAIN, severity)
+    assert "sent no heartbeat" in found.summary
+    assert run.rules() == {"session_expiry"}
+
+
+def test_members_that_expire_once_each_are_no_storm_that_notifies():
+    """As in a deploy that kills: whether they were killed is not known, but none left twice."""
+    run, left = Run(), [member(f"{name}-1", [number]) for number, name in enumerate("bcd", start=2)]
+    run.live(T0 + SECOND, snapshot(T0, A, *left))
+    for number, one in enumerate(left):
+        at_ms = T0 + (5 + number) * MINUTE
+        comes_back(expires(run, at_ms, one), at_ms, replace(one, member_id=f"{one.client_id}-2"))
+    run.live(T0 + 8 * MINUTE + 30 * SECOND)
+    storm = run.finding("rebalance_storm")
+    assert (storm.variant, storm.severity) == ("session_expiry", Severity.INFO)
+
+
+def test_a_restart_keeps_what_was_stated():
+    """The coordinator's lines are not read again."""
+    at_ms = T0 + 5 * MINUTE
+    again = replace(B, member_id="b-2")
+    before = comes_back(expires(Run().live(T0 + SECOND, snapshot(T0, A, B)), at_ms, B), at_ms, again)
+    stated = before.live(at_ms + 3 * MINUTE).finding("session_expiry")
+    after = Run()
+    after.detector.findings.restore(stated)
+    comes_back(after.live(at_ms + 9 * SECOND, snapshot(T0, A, B), lost(at_ms, B, [A, B])), at_ms, again)
+    after.live(at_ms + 4 * MINUTE)
+    assert after.causes() == dict.fromkeys(stated.rebalance_ids, "session_expiry")
+    assert after.withdrawn == []

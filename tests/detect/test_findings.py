@@ -124,6 +124,14 @@ def test_a_member_that_came_back_often_is_named_by_its_latest_ids():
 # --- Its life ---
 
 
+def test_a_finding_has_the_text_of_the_loss_and_not_of_the_return():
+    """At equal confidence, although the return is later."""
+    findings = Findings(CLUSTER)
+    back = happened(T0 + MINUTE, A, confidence=0.85, summary="a came back", is_consequence=True)
+    (found,) = update(findings, T0 + MINUTE, happened(T0, A, confidence=0.85, summary="a was lost"), back)
+    assert (found.summary, found.rebalances) == ("a was lost", 2)
+
+
 def test_a_finding_is_published_when_it_changes():
     """The same verdict again changes nothing; a further rebalance does."""
     findings = Findings(CLUSTER)

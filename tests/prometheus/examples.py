@@ -38,7 +38,7 @@ def put(runbook: str, example: str) -> str:
 
 def _expected() -> Iterator[tuple[str, Mapping[str, str]]]:
     cases: list[dict[str, Any]] = yaml.safe_load(PAGE_CASES.read_text())["tests"]
-    for asked in (each for case in cases for each in case["alert_rule_test"]):
+    for asked in (each for case in cases for each in case.get("alert_rule_test", ())):
         for alert in asked["exp_alerts"]:
             yield asked["alertname"], alert["exp_annotations"]
 

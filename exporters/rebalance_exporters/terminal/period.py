@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rebalance_contract import UNDETERMINED
 from rebalance_contract.api_reports import (
     PeriodCause,
     PeriodGroup,
@@ -13,6 +12,7 @@ from rebalance_contract.api_reports import (
     PeriodSums,
     PeriodWorth,
 )
+from rebalance_contract.diagnoses import with_trait
 from rebalance_exporters.terminal.access import Access
 from rebalance_exporters.terminal.figures import Clock
 from rebalance_exporters.terminal.report import Column, Grid, Hint, Passage, TextReport
@@ -21,6 +21,9 @@ from rebalance_exporters.text.figures import UNKNOWN, amount, length, plural, sp
 
 #: Maximum number of entries in each list, so that the report fits on one page.
 SHOWN_GROUPS, SHOWN_CAUSES, SHOWN_WORTH, SHOWN_SETTINGS, SHOWN_CHANGES = 10, 8, 5, 3, 6
+
+#: Causes that do not say why.
+_UNEXPLAINED = with_trait("unexplained")
 
 _GROUP = (
     Column("GROUP", may_shrink=True),
@@ -119,7 +122,7 @@ def explained(report: PeriodReport) -> float | None:
     """Return the share with a known cause, 0 to 1, rounded down; null if there was no rebalance."""
     if not report.sums.rebalances:
         return None
-    uncaused = [report.unexplained, *(each.sums for each in report.causes if each.rule == UNDETERMINED)]
+    uncaused = [report.unexplained, *(each.sums for each in report.causes if each.rule in _UNEXPLAINED)]
     name = _measure(report.sums)
     total: int = getattr(report.sums, name)
     without: int = sum(getattr(each, name) for each in uncaused)

@@ -109,9 +109,10 @@ class Explainer:
         )
         time = JudgingTime(now_ms)
         episode = make_episode(judged_group.history, rebalance, judged_group.thresholds, time, context)
-        verdicts = judged_group.recall(
-            name, tuple(_followed(judged_group, rebalance, each) for each in explain(episode))
-        )
+        found = explain(episode)
+        follows = any(each.rule == FOLLOWS for each in found)
+        before = judged_group.judged_before(rebalance) if follows else None
+        verdicts = judged_group.recall(name, tuple(_followed(each, before) for each in found))
         judged_group.timetable.explain_again(name, time.due_ms)
         departures = {each.member.member_id: each for each in episode.departures}
         reported = self._report_timed_out(rebalance, departures, frozenset() if known is None else known.reported)
@@ -120,7 +121,12 @@ class Explainer:
             for each in episode.arrivals
             if each.returned_from is not None
         }
-        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, now_ms, reported, returns))
+        continued = {}
+        if before is not None:
+            named = {each.member_id for verdict in verdicts for each in verdict.subject.members}
+            continued = {member_id: each for member_id, each in before.lost.items() if member_id in named}
+            returns |= {member_id: each for member_id, each in before.returns.items() if member_id in named}
+        left = judged_group.put(JudgedRebalance(rebalance, verdicts, departures, now_ms, reported, returns, continued))
         if others := self.losses.take(group, name, left, () if known is None else known.past()):
             self.on_shared_losses(others)
         return True
@@ -151,16 +157,12 @@ def _again_ms(known: JudgedRebalance) -> int:
     return -(-at_ms // _TURN_MS) * _TURN_MS
 
 
-def _followed(judged_group: JudgedGroup, rebalance: Rebalance, verdict: Verdict) -> Verdict:
-    """Return a verdict; for a rebalance that only continues the one before, with the cause of the one before."""
+def _followed(verdict: Verdict, before: JudgedRebalance | None) -> Verdict:
+    """Return a verdict; for a rebalance that only continues the one before, with the cause of that one."""
     if verdict.rule != FOLLOWS:
         return verdict
-    before = judged_group.history.before(rebalance)
-    cause = None if before is None else judged_group.judged.get(before.rebalance_id)
-    if cause is None:
+    if before is None:
         return replace(verdict, rule=UNDETERMINED, confidence=HINT)
-    return replace(
-        cause.verdicts[0],
-        confidence=min(cause.verdicts[0].confidence, verdict.confidence),
-        rebalance_ids=verdict.rebalance_ids,
-    )
+    cause = before.verdicts[0]
+    sure = min(cause.confidence, verdict.confidence)
+    return replace(cause, confidence=sure, rebalance_ids=verdict.rebalance_ids, is_consequence=True)

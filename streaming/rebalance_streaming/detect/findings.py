@@ -162,8 +162,7 @@ class Findings:
     def _written(self, key: Key, several: list[Verdict], now_ms: int, resolve_after_ms: int) -> Finding:
         alike = _of_usual_variant(several)
         verdict = max(alike, key=lambda each: (each.last_ms is None, each.last_ms or 0, each.confidence))
-        # At equal confidence, the one with advice: a return has the cause of the loss before it, without its advice.
-        best = max(alike, key=lambda each: (each.confidence, bool(each.advice or each.alternatives), each.last_ms or 0))
+        best = max(alike, key=lambda each: (each.confidence, not each.is_consequence, each.last_ms or 0))
         known = self._groups[key[0]].get(key)
         primary = [each for each in several if each.primary]
         ids = tuple(dict.fromkeys(name for each in primary or several for name in each.rebalance_ids))

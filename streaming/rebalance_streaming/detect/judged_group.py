@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from rebalance_contract import UNDETERMINED, Finding, GroupState, Rebalance
 from rebalance_streaming.detect.agenda import Timetable
@@ -17,7 +18,7 @@ from rebalance_streaming.detect.episode import ExplainedDeparture
 from rebalance_streaming.detect.findings import as_verdict
 from rebalance_streaming.detect.group_view import GroupView
 from rebalance_streaming.detect.judging_time import JudgingTime
-from rebalance_streaming.detect.rules.expiries import with_expiries
+from rebalance_streaming.detect.rules.expiries import EXPIRY, with_expiries
 from rebalance_streaming.detect.thresholds import Thresholds
 from rebalance_streaming.detect.verdict import Verdict
 from rebalance_streaming.detect.wording import WORDINGS
@@ -39,7 +40,8 @@ class JudgedRebalance:
     """A rebalance's verdicts, the primary first, and how its members left, by member id.
 
     `explained_ms` is when these were found (epoch ms), `reported` are the ids of members whose departures were reported
-    as timeouts, `returns` how members that came back in it had left before, by their new ids.
+    as timeouts, `returns` how members that came back in it had left before, by their new ids. `continued` are those
+    departures of the rebalance before that are its cause as well, if it only continues that one.
     """
 
     rebalance: Rebalance
@@ -48,12 +50,16 @@ class JudgedRebalance:
     explained_ms: int
     reported: frozenset[str] = frozenset()
     returns: Mapping[str, Departure] = field(default_factory=dict)
+    continued: Mapping[str, Departure] = field(default_factory=dict)
     _stated: tuple[Verdict, ...] = ()
 
-    def stated(self, last_ms: int) -> tuple[Verdict, ...]:
-        """Return the primary verdict and the secondary ones to be stated; `last_ms`: when the rebalance ended."""
+    def stated(self, last_ms: int, expiry: Verdict | None = None) -> tuple[Verdict, ...]:
+        """Return the primary verdict and the secondary ones to be stated; `last_ms`: when the rebalance ended.
+
+        `expiry` is the expired session that an earlier run stated of it, null if it stated none.
+        """
         if not self._stated or self._stated[0].last_ms != last_ms:
-            primary, *others = with_expiries(self.verdicts, self.departures, self.returns)
+            primary, *others = with_expiries(self.verdicts, self.lost, self.returns, expiry)
             shown = [each for each in others if each.rule != primary.rule and _is_shown(each)]
             self._stated = (
                 replace(primary, primary=True, last_ms=last_ms),
@@ -72,7 +78,13 @@ class JudgedRebalance:
 
     def differs(self, other: JudgedRebalance) -> bool:
         """Whether another explanation of the rebalance has a different result."""
-        return self.verdicts != other.verdicts or self.departures != other.departures
+        told = attrgetter("verdicts", "departures", "returns", "continued")
+        return told(self) != told(other)
+
+    @property
+    def lost(self) -> Mapping[str, Departure]:
+        """The departures that its causes rest on, by member id."""
+        return {**self.continued, **self.departures}
 
     def past(self) -> list[ExplainedDeparture]:
         """Return its departures, each with the verdict about that member, or else with the primary one."""
@@ -104,6 +116,8 @@ class JudgedGroup:
     held: list[tuple[Verdict, int]] = field(default_factory=list)
     #: By rebalance id: the cause that an earlier run found, and the first rule that this run found (null: none yet).
     earlier: dict[str, tuple[Verdict, str | None]] = field(default_factory=dict)
+    #: By rebalance id: the expired session that an earlier run stated of it.
+    expiries: dict[str, Verdict] = field(default_factory=dict)
     answers: Answers = field(default_factory=Answers)
     #: At the last statement: whether harm to consumption affects the findings, and whether there was any.
     minds_harm: bool = False
@@ -115,6 +129,11 @@ class JudgedGroup:
     def causes(self) -> dict[str, str]:
         """Return the primary cause of every judged rebalance, by rebalance id."""
         return {name: each.verdicts[0].rule for name, each in self.judged.items()}
+
+    def judged_before(self, rebalance: Rebalance) -> JudgedRebalance | None:
+        """Return the rebalance before this one with its verdicts; null if it is not judged."""
+        before = self.history.before(rebalance)
+        return None if before is None else self.judged.get(before.rebalance_id)
 
     def unjudged(self) -> Set[str]:
         """Return the ids of remembered rebalances that are not judged: from before the start, or not due yet."""
@@ -159,10 +178,13 @@ class JudgedGroup:
         for finding in findings:
             verdict = as_verdict(finding)
             self.note_held((verdict,), finding.updated_at_ms)
-            if finding.primary and finding.rule in _SINGLE_CAUSES:
-                self.earlier |= {
-                    name: (replace(verdict, rebalance_ids=(name,)), None) for name in finding.rebalance_ids
-                }
+            if not finding.primary:
+                continue
+            causes = {name: replace(verdict, rebalance_ids=(name,)) for name in finding.rebalance_ids}
+            if finding.rule == EXPIRY:
+                self.expiries |= causes
+            elif finding.rule in _SINGLE_CAUSES:
+                self.earlier |= {name: (each, None) for name, each in causes.items()}
 
     def recall(self, rebalance_id: str, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
         """Return the verdicts of a rebalance, led by the cause that an earlier run found unless the new one is surer.
@@ -230,7 +252,7 @@ class JudgedGroup:
 
     def _of_rebalances(self, claimed: dict[str, Verdict], now_ms: int) -> Iterator[Verdict]:
         for name, judged in self.judged.items():
-            primary, *others = judged.stated(self._last_of((name,), now_ms))
+            primary, *others = judged.stated(self._last_of((name,), now_ms), self.expiries.get(name))
             if name not in claimed:
                 yield primary
             yield from others

@@ -41,7 +41,10 @@ def _severity(verdict: Verdict, *, harmed: bool, recurs: bool) -> Severity:
 def _recurs(stated: Iterable[Verdict], view: GroupView) -> bool:
     """Whether unexplained rebalances recur within a day, or the group's churn is as high as if they did."""
     since_ms = view.now_ms - DAY_MS
-    unexplained = sum(each.primary and each.rule in _UNEXPLAINED and (each.last_ms or 0) >= since_ms for each in stated)
+    unexplained = sum(
+        each.primary and each.rule in _UNEXPLAINED and not each.is_consequence and (each.last_ms or 0) >= since_ms
+        for each in stated
+    )
     if unexplained >= view.thresholds.recurring_per_day:
         return True
     return unexplained > 0 and view.churn() >= view.thresholds.churn_share

@@ -21,6 +21,9 @@ class Verdict:
     `lasting_ms` above 0 is the minimum duration of a condition: it is reported once it has held for that long, with the
     time it was first seen as its start.
 
+    `is_consequence`: its rebalances have this cause only because an earlier rebalance has it, which they follow or in
+    which the members that came back were lost.
+
     `JudgedGroup` sets `primary` (whether it is the primary cause of its rebalances, not a secondary one) and `last_ms`
     (when its rebalances last ended, in epoch ms; null for a condition that holds now).
     """
@@ -39,6 +42,7 @@ class Verdict:
     rebalance_ids: tuple[str, ...] = ()
     claims: bool = False
     lasting_ms: int = 0
+    is_consequence: bool = False
     primary: bool = False
     last_ms: int | None = None
 

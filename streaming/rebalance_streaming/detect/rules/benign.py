@@ -426,7 +426,7 @@ def return_after_loss(episode: Episode) -> Verdict | None:
         member=member,
         away=max(0, episode.rebalance.started_before_ms - past.left_ms),
     )
-    return replace(verdict, rule=past.rule)
+    return replace(verdict, rule=past.rule, is_consequence=True)
 
 
 def unexplained(episode: Episode) -> Verdict:
