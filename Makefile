@@ -69,7 +69,7 @@ test: tools ## Everything CI runs: lint, types, unit, Spark, real broker and end
 
 test-all: WORKERS = 0
 test-all: tools lint type ## The same plus the slow matrices; writes docs/accuracy.md
-	ACCURACY_REPORT=1 $(PYTEST)
+	ACCURACY_REPORT=1 $(PYTEST) --hypothesis-profile=random
 	$(MAKE) accuracy
 
 accuracy: setup ## Judge every recording anew (about a minute); writes docs/accuracy.md and what docs/without-the-log.md and README repeat. PLAY="zombie:played:9 ...": play new ones first

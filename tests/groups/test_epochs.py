@@ -105,6 +105,15 @@ def test_an_id_stays_where_the_topic_may_be_another():
         assert state.snapshot.members[0].partitions == {uuid_text(ORDERS): [0]}
 
 
+def test_a_member_whose_own_record_follows_later_hides_no_name():
+    """Members are sorted by id, and the first may be one of whom only the assignment has been read."""
+    again = UUID(int=2)
+    records = [(_MEMBER, "b", described("b", "orders")), (_CURRENT, "a", has(0)), (_CURRENT, "b", has(1))]
+    state = folded(*records, (_CURRENT, "b", has(1, 3, topic=again)))
+    assert state.topic_names == {uuid_text(ORDERS): "orders", uuid_text(again): "orders"}
+    assert [each.partitions for each in state.snapshot.members] == [{"orders": [0]}, {"orders": [1, 3]}]
+
+
 def test_members_without_partitions_cost_the_same_however_many_there_are(monkeypatch: pytest.MonkeyPatch):
     """Thousands of members may join before the first assignment, which has the id of their only topic."""
     looked: list[None] = []
@@ -148,16 +157,17 @@ def test_the_only_topic_is_found_as_if_all_members_were_looked_at_each_time(
 
 
 def _look_at_all(draft: FoldDraft, member_id: str | None) -> None:
-    """Do what `learn_only_topic` does without leaving any member out."""
+    """Do what `learn_only_topic` does, and look at all members also while the topic has no name."""
     members = draft.snapshot.members
-    if not members or len(members[0].topics) != 1:
+    first = next((member for member in members if member.topics), None)
+    if first is None or len(first.topics) != 1:
         return
-    (name,) = members[0].topics
-    if name in draft.topic_names.values() and not topic_names._places(member_of(members, member_id or "")):
+    (name,) = first.topics
+    named = {name, *draft.topic_names.values()}
+    if name in draft.topic_names.values() and topic_names._places(member_of(members, member_id or "")) <= named:
         return
     if any(member.topics not in ((), (name,)) for member in members):
         return
-    ids = {place for member in members for place in topic_names._places(member)}
-    ids -= {name, *draft.topic_names.values()}
+    ids = {place for member in members for place in topic_names._places(member)} - named
     if len(ids) == 1:
         topic_names.name_topics(draft, {ids.pop(): name})

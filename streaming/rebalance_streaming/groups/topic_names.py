@@ -42,12 +42,14 @@ def learn_only_topic(draft: FoldDraft, member_id: str | None) -> None:
     unknown id, or at a record of the whole group while the topic has no name: one of these comes last of a change.
     """
     members = draft.snapshot.members
-    if not members or len(members[0].topics) != 1:
+    # A member whose own record has not been read yet subscribes to nothing as far as is known.
+    first = next((member for member in members if member.topics or member.topic_regex), None)
+    if first is None or len(first.topics) != 1:
         return
     own = set() if member_id is None else _places(member_of(members, member_id))
     if member_id is not None and not own:
         return
-    (name,) = members[0].topics
+    (name,) = first.topics
     named = {name, *draft.topic_names.values()}
     # A topic that was deleted and recreated has another id.
     if own <= named and (member_id is not None or name in draft.topic_names.values()):
