@@ -179,7 +179,7 @@ def up(config: Path | None, flags: tuple[str, ...], bootstrap_server: str | None
     "--duration",
     type=click.FloatRange(min=20),
     metavar="SECONDS",
-    help="End after this time; exit code 0 only if all was counted and the sick consumer was named first.",
+    help="End after this time; exit code 0 if each rebalance was counted, and the sick consumer was named as cause.",
 )
 @click.option(
     "--cure-after",

@@ -31,7 +31,7 @@ Stories, each with the clients it happened to; exit code 0 only if the monitor e
   c  the same batch again and again              (Java)
   d  evicted by its own work                     (kafka-python 2.2)
   e  newcomers die with PartitionOwnedError      (pykafka, ZooKeeper)
-Without --kafka-version each plays on the one that its clients are used with.
+Without --kafka-version, each story uses the version of the broker that suits its clients.
 """
 
 _COLD_START_FLAGS = (

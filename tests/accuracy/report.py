@@ -102,21 +102,21 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "the rules of that commit. `make lint` fails when the rules or the recordings changed since.",
         "",
         f"- **Known**: {_said_of(judged, 'known')} that the rules were written with or may be tuned to.",
-        f"- **Kept back**: {_said_of(judged, 'kept back')} whose recordings nobody looks at while",
-        "  writing rules, declared with reasons in [families.toml](../tests/accuracy/families.toml). They say how",
-        "  often the monitor is right on a fault that it was not made for. They flatter a little: the authors knew",
-        "  what each family is, and this table, when they decided what to improve. Families were moved from kept",
-        "  back to known five times on 2026-11-25 and 26, by a hash of their names, and others took their place. On",
+        f"- **Kept back**: {_said_of(judged, 'kept back')} whose recordings are not looked at while",
+        "  rules are written, declared with reasons in [families.toml](../tests/accuracy/families.toml). They show how",
+        "  often the monitor is right on a fault that it was not made for. Expect lower shares for other faults:",
+        "  when the authors decided what to improve, they knew these families and this table. Families were moved from",
+        "  kept back to known five times on 2026-11-25 and 26, by a hash of their names, and others replaced them. On",
         "  2026-11-27 three moved because their verdicts were not right and rules were changed for them: without",
         "  that, 4 of the faults here would be others, of which none was right. Ten took their place. Of those",
         "  sink_shrinks is scaled (below) since its verdicts, which were *abstained*, were seen. So earlier figures",
         "  cannot be compared with these.",
-        "- **Right**: the cause that the script made is given as a primary one with at least 55 %, and no other",
-        "  harmful cause is. *Less exact*: instead of it `session_expiry` is, of whose possible causes it is one.",
-        "  *Right, a wrong one beside*: another is claimed too. *Wrong*: only another is claimed, or a harmless cause",
-        "  for the rebalance that the fault made. *Hinted*: only something below 55 % is said.",
-        "  *Abstained*: nothing, or `undetermined`. What counts is what stands at the end of the recording. A setting",
-        "  that is wrong, and what is said besides causes (a slow assignor, risky batches), need not be a primary one.",
+        "- **Right**: the cause that the script made is given as primary, with a confidence of at least 55 %, and no",
+        "  other harmful cause is given. *Less exact*: `session_expiry` is given instead, and lists this cause.",
+        "  *Right, a wrong one beside*: the right cause and a wrong one are given. *Wrong*: only another cause is",
+        "  given, or a harmless one for the rebalance that the fault made. *Hinted*: all causes given are below 55 %.",
+        "  *Abstained*: no cause, or `undetermined`. The findings at the end of the recording count. Findings that are",
+        "  not causes (a wrong setting, a slow assignor, risky batches) need not be primary.",
         "- Behind each share stand the number of runs and its 95 % interval (Wilson): 3 of 3 is 44-100 %.",
         "- **Broker logs**: what the group's coordinators wrote in their brokers' logs, replayed beside the rest as",
         "  `replay --logs` does. The recordings have the lines of `GroupCoordinator` that name the group, not what",
@@ -124,10 +124,10 @@ def _head(judged: Sequence[Judged], made: str, digest: str) -> Iterator[str]:
         "- The truth of a run is what its script did and what the brokers' log says, never what the monitor says.",
         f"- Scaled: `detect.window_scale` of {scaled};",
         "  these diagnoses take longer than a recording.",
-        "- No recording was repeated for its verdict. Those of retention_overtakes were played anew when the prober",
-        "  began to ask where partitions begin, which those before did not have.",
-        f"- {len(void)} plays were not kept, because a client was lost to",
-        f"  which nothing was done (the machine was busy) or the script did not come to its end{_say_void(void)}.",
+        "- No recording was replaced because its diagnosis was wrong. Those of retention_overtakes were played again",
+        "  when the prober began to ask where partitions begin, which the earlier ones lack.",
+        f"- {len(void)} runs were discarded, because a client that the script had not touched",
+        f"  was lost (the machine was busy), or the script did not come to its end{_say_void(void)}.",
     )
 
 
@@ -167,7 +167,7 @@ def _overview(judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _healthy(judged: Sequence[Judged]) -> Iterator[str]:
-    yield from ("## Groups that were well", "")
+    yield from ("## Healthy groups", "")
     yield "Accused: anything but information was found, or a harmful cause was claimed."
     yield from ("", "| recordings | sources | group-minutes | accused |", "|---|---|---:|---:|")
     for split in SPLITS:
@@ -182,7 +182,7 @@ def _by_family(judged: Sequence[Judged]) -> Iterator[str]:
     yield from (
         "## Family by family",
         "",
-        "How many of a family's runs came out how, where they are not all right.",
+        "The outcomes of each family's runs: of how many, where they differ.",
         "",
     )
     yield f"| family | | runs | should be | {' | '.join(SOURCES)} |"

@@ -12,7 +12,12 @@ from rebalance_deploy import __version__
 _SECTION = re.compile(r"^## (\S+)(?: \((\d{4}-\d{2}-\d{2})\))?$", re.MULTILINE)
 _IMAGE = re.compile(r"\brebalance-monitor(?:-spark)?:(\d[\w.]*)")
 #: The chart's versions are checked by its own test.
-_NAMING = ("compose/compose.yaml", "container/Containerfile", "spark/README.md")
+_NAMING = (
+    "deploy/compose/compose.yaml",
+    "deploy/container/Containerfile",
+    "deploy/spark/README.md",
+    "docs/operations.md",
+)
 
 
 def test_the_changelog_has_the_version_with_its_day() -> None:
@@ -28,7 +33,7 @@ def test_the_changelog_has_the_version_with_its_day() -> None:
 def test_images_that_are_named_are_of_the_version() -> None:
     """A copied command uses the image of this release."""
     for name in _NAMING:
-        assert set(_IMAGE.findall((ROOT / "deploy" / name).read_text())) == {__version__}, name
+        assert set(_IMAGE.findall((ROOT / name).read_text())) == {__version__}, name
 
 
 def test_the_version_of_a_wheel_is_that_of_the_package() -> None:

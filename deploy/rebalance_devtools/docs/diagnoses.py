@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
+from rebalance_exporters.prober.config import ProbeConfig
 from rebalance_streaming.detect.bugs import KNOWN_BUGS, KnownBug, Release
 from rebalance_streaming.detect.catalogue import (
     DIAGNOSES,
@@ -35,12 +36,15 @@ SETTINGS_EXAMPLE = _FILES.joinpath("settings_example.toml").read_text("utf-8")
 
 def render() -> str:
     """Return the whole page as Markdown."""
-    config = DetectConfig()
+    config, probes = DetectConfig(), ProbeConfig()
     return (
         _FILES.joinpath("diagnoses_page.md")
         .read_text("utf-8")
         .format(
-            probe_interval=in_words("_ms", config.probe_interval_ms),
+            **{
+                f"probe_{name}": in_words("_ms", round(1_000 * getattr(probes, f"{name}_seconds")))
+                for name in ("period", "offsets", "full_list")
+            },
             settle=in_words("_ms", config.settle_ms),
             **SCALE,
             all=len(DIAGNOSES),
