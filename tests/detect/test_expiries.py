@@ -306,3 +306,36 @@ def test_a_restart_keeps_what_was_stated():
     after.live(at_ms + 4 * MINUTE)
     assert after.causes() == dict.fromkeys(stated.rebalance_ids, "session_expiry")
     assert after.withdrawn == []
+
+
+def test_a_restart_takes_no_expired_sessions_for_an_unsure_deploy():
+    """Without the coordinator's lines two members that were replaced in turn may have been deployed."""
+    b_again, c_again = (replace(each, member_id=f"{each.client_id}-2") for each in (B, C))
+
+    def played(run: Run, *, lines: bool) -> Run:
+        run.live(T0 + SECOND, snapshot(T0, A, B, C))
+        losses = ((T0 + 5 * MINUTE, B, b_again, [A, C]), (T0 + 7 * MINUTE, C, c_again, [A, b_again]))
+        for at_ms, each, again, stays in losses:
+            run.live(at_ms + 9 * SECOND, lost(at_ms, each, [*stays, each]))
+            if lines:
+                event = CoordinatorEvent(at_ms - 100, CoordinatorAct.EXPIRED, member_id=each.member_id)
+                run.detector.take_coordinator(CoordinatorActivity(CLUSTER, GROUP, at_ms - 5 * SECOND, (event,)))
+            run.live(at_ms + 40 * SECOND, joined(at_ms + 20 * SECOND, again, stays))
+        return run.live(T0 + 11 * MINUTE)
+
+    before, after = played(Run(), lines=True), Run()
+    assert set(before.causes().values()) == {"session_expiry"}
+    for finding in before.detector.findings.all():
+        after.detector.findings.restore(finding)
+    played(after, lines=False)
+    assert after.causes() == before.causes()
+    assert after.withdrawn == []
+
+
+@pytest.mark.parametrize(("liveness", "kept"), [(HEALTHY, False), (GONE, True)])
+def test_a_restored_expiry_of_a_return_ends_if_the_member_was_well(liveness: str, kept: bool):
+    """Late client metrics show how the member that came back was before."""
+    again = replace(B, member_id="b-2")
+    before = verdict("session_expiry", B, again, confidence=STRONG)
+    (now,) = with_expiries((verdict("process_pause", again),), {}, {"b-2": gone(B, liveness=liveness)}, before)
+    assert (now.rule == "session_expiry") == kept

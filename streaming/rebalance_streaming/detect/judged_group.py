@@ -67,11 +67,16 @@ class JudgedRebalance:
             )
         return self._stated
 
-    def resists(self, claim: Verdict) -> bool:
+    def resists(self, claim: Verdict, expiry: Verdict | None = None) -> bool:
         """Whether its own cause takes precedence over a pattern: members came or went for a known reason.
 
-        A pattern covers its own causes (`takes_over` in the catalogue) and rebalances without a known cause.
+        A pattern covers its own causes (`takes_over` in the catalogue) and rebalances without a known cause. A hint at
+        one does not cover the expired session that an earlier run stated (`expiry`, null: none).
         """
+        if expiry is not None and claim.confidence < CLAIMED:
+            primary, *_ = with_expiries(self.verdicts, self.lost, self.returns, expiry)
+            if primary.rule == EXPIRY:
+                return True
         own = self.verdicts[0]
         known = own.confidence >= CLAIMED and own.rule not in PARTS
         return self.rebalance.changes > 0 and known and own.rule not in (claim.rule, *diagnosis(claim.rule).takes_over)
@@ -240,7 +245,7 @@ class JudgedGroup:
         claimed: dict[str, Verdict] = {}
         for claim in sorted(claims, key=lambda each: -each.confidence):
             for name in claim.rebalance_ids:
-                if name in self.judged and not self.judged[name].resists(claim):
+                if name in self.judged and not self.judged[name].resists(claim, self.expiries.get(name)):
                     claimed.setdefault(name, claim)
         return [*self._of_claims(claims, claimed, now_ms), *self._of_rebalances(claimed, now_ms)]
 

@@ -62,7 +62,7 @@ def with_expiries(
         if expired := [_Expired(each, lost) for each in hints if (lost := _expired(each.subject, known))]:
             return _replaced(verdicts, [each.hint for each in expired], state(expired))
     first = verdicts[0]
-    if earlier is not None and first in hints and not _contradicted(earlier.subject, departures):
+    if earlier is not None and first in hints and not _contradicted(earlier.subject, {**returns, **departures}):
         return _replaced(verdicts, [first], replace(earlier, is_consequence=first.is_consequence))
     return verdicts
 
