@@ -24,7 +24,7 @@ import yaml
 
 from rebalance_deploy.counts import fetch
 from rebalance_deploy.errors import UserError
-from rebalance_deploy.ports import find_free_port, is_free
+from rebalance_deploy.ports import find_free_port, reserved
 from rebalance_deploy.processes import ChildProcess
 
 #: The programs used, each with the Debian package that contains it.
@@ -279,35 +279,36 @@ def _first_started(command: Sequence[str], log: Path, ports: Sequence[int]) -> S
 
 def _started(command: Sequence[str], log: Path, wanted_port: int) -> Server:
     """Start a server and return it once it is ready."""
-    # Checked before the start, because another server on this port could answer instead of the new one.
-    if wanted_port and not is_free(wanted_port):
-        raise _PortTakenError(
-            f"port {wanted_port} is in use: stop what listens on 127.0.0.1:{wanted_port} or choose another"
-        )
     # The servers could choose a port themselves, but then their links would contain port 0.
     port = wanted_port or find_free_port()
     url = f"http://127.0.0.1:{port}"
     options = (f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={url}")
-    process = ChildProcess([*command, *options], log_path=log)
-    try:
-        _await_ready(process, url)
-    except BaseException as error:
-        process.terminate()
-        if isinstance(error, UserError) and _PORT_TAKEN in str(error):
-            raise _PortTakenError(str(error)) from error
-        raise
+    # Checked before the start, because another server on this port could answer instead of the new one.
+    with reserved(port) as is_free:
+        if not is_free:
+            raise _PortTakenError(f"port {port} is in use: stop what listens on 127.0.0.1:{port} or choose another")
+        logged = log.stat().st_size if log.exists() else 0
+        process = ChildProcess([*command, *options], log_path=log)
+        try:
+            _await_ready(process, url, log, logged)
+        except BaseException as error:
+            process.terminate()
+            if isinstance(error, UserError) and _PORT_TAKEN in str(error):
+                raise _PortTakenError(str(error)) from error
+            raise
     return Server(url, log, process)
 
 
-def _await_ready(process: ChildProcess, url: str) -> None:
+def _await_ready(process: ChildProcess, url: str, log: Path, logged: int) -> None:
+    """Wait until a server answers; `logged`: size of its log, in bytes, before it was started."""
     deadline, pause = time.monotonic() + _READY_SECONDS, threading.Event()
     while process.is_running and time.monotonic() < deadline:
         if fetch(f"{url}/-/ready")[0] == HTTPStatus.OK and process.is_running:
             return
         pause.wait(0.05)
-    lines = process.log_path.read_text(errors="replace").splitlines() if process.log_path else []
+    lines = log.read_bytes()[logged:].decode(errors="replace").splitlines()
     what = "did not get ready" if process.is_running else f"ended with exit code {process.exit_code}"
-    raise UserError(f"{process.command[0]} {what}, see {process.log_path}: {_last_complaint(lines)}")
+    raise UserError(f"{process.command[0]} {what}, see {log}: {_last_complaint(lines)}")
 
 
 def _last_complaint(lines: Sequence[str]) -> str:

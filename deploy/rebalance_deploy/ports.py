@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import random
 import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from rebalance_deploy.errors import UserError
 
@@ -32,6 +38,26 @@ def find_free_ports(count: int) -> list[int]:
         raise UserError(f"no free port between {_PORTS.start} and {_PORTS.stop - 1}: stop some servers of this machine")
     _given.update(found)
     return found
+
+
+@contextmanager
+def reserved(port: int) -> Iterator[bool]:
+    """Reserve a port among this user's processes while a server starts on it; yield whether it was free until now.
+
+    Without this, two servers that start together both find the port free, and whoever waits for the one that fails gets
+    answers of the other.
+    """
+    lock = Path(tempfile.gettempdir()) / f"rebalance-monitor-{os.getuid()}-port-{port}.lock"
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield is_free(port)
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def is_free(port: int) -> bool:

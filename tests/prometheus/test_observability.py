@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -24,6 +25,7 @@ from rebalance_deploy.observability import (
     write_alertmanager_config,
     write_prometheus_config,
 )
+from rebalance_deploy.ports import find_free_port
 from waiting import is_alive, wait_for
 
 pytestmark = pytest.mark.tools
@@ -125,8 +127,39 @@ def test_a_wrong_configuration_is_reported(tmp_path: Path) -> None:
         pass
 
 
+def test_servers_that_start_together_are_told_apart(tmp_path: Path) -> None:
+    """Two demos may start at the same time: both find the usual port free, and the first to listen answers for both."""
+    port, together = find_free_port(), Barrier(2)
+
+    def started(name: str) -> str:
+        directory = tmp_path / name
+        config = write_alertmanager_config(directory, "http://127.0.0.1:1")
+        together.wait()
+        with alertmanager(directory, config, port, or_any=True) as server:
+            together.wait()
+            assert server.process.is_running
+            together.wait()
+            return server.url
+
+    with ThreadPoolExecutor(2) as threads:
+        urls = list(threads.map(started, "ab"))
+    assert f"http://127.0.0.1:{port}" in urls
+    assert len(set(urls)) == 2
+
+
+def test_an_error_of_an_earlier_attempt_is_not_of_this_one(tmp_path: Path) -> None:
+    """Attempts share a log; only a port in use leads to another attempt."""
+    log, program = tmp_path / "prometheus-alertmanager.log", tmp_path / "program"
+    log.write_text("level=error err='address already in use'\n")
+    program.write_text("#!/bin/sh\necho cannot start\n")
+    program.chmod(0o755)
+    with pytest.raises(UserError, match="cannot start"), alertmanager(tmp_path, tmp_path / "none.yml", program=program):
+        pass
+    assert log.read_text().count("cannot start") == 1
+
+
 def test_a_preferred_port_in_use_is_replaced(tmp_path: Path) -> None:
-    """Two demos may start at the same time: both find the usual port free, and only one gets it."""
+    """Whatever listens there."""
     with socket.create_server(("127.0.0.1", 0)) as taken, webhook_receiver() as inbox:
         port = taken.getsockname()[1]
         with alertmanager(tmp_path, write_alertmanager_config(tmp_path, inbox.url), port, or_any=True) as server:
