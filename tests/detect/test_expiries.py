@@ -339,3 +339,30 @@ def test_a_restored_expiry_of_a_return_ends_if_the_member_was_well(liveness: str
     before = verdict("session_expiry", B, again, confidence=STRONG)
     (now,) = with_expiries((verdict("process_pause", again),), {}, {"b-2": gone(B, liveness=liveness)}, before)
     assert (now.rule == "session_expiry") == kept
+
+
+def test_a_hint_at_a_pattern_takes_over_no_expired_session():
+    """Three within a quarter of an hour look like flapping; it is certain that the sessions expired."""
+    lives = [replace(B, member_id=f"b-{number}") for number in range(4)]
+    run = Run().live(T0 + SECOND, snapshot(T0, A, lives[0]))
+    for number, (one, following) in enumerate(itertools.pairwise(lives)):
+        at_ms = T0 + (5 + 7 * number) * MINUTE
+        expires(run, at_ms, one).live(at_ms + 40 * SECOND, joined(at_ms + 20 * SECOND, following, [A]))
+    assert run.live(T0 + 23 * MINUTE).finding("session_expiry").severity == Severity.TICKET
+    assert "member_flapping" not in run.causes().values()
+
+
+def test_a_member_that_is_lost_hides_none_that_returns_with_it():
+    """One rebalance has an expired session and the return from an earlier one: no hint at either is left."""
+    again = replace(B, member_id="b-2")
+    hints = (verdict(UNDETERMINED, C), verdict("process_pause", again))
+    found = with_expiries(hints, {"c-1": expired(C)}, {"b-2": expired()})
+    assert {each.rule for each in found} == {"session_expiry"}
+
+
+def test_all_members_of_a_large_loss_are_named():
+    """The rebalance that follows it names as many, so that both have one finding."""
+    many = [member(f"m-{number:02}", [number]) for number in range(25)]
+    hint = verdict(UNDETERMINED, *many)
+    (found,) = with_expiries((hint,), {each.member_id: expired(each) for each in many}, {})
+    assert len(found.subject.members) == len(many)

@@ -71,9 +71,9 @@ class JudgedRebalance:
         """Whether its own cause takes precedence over a pattern: members came or went for a known reason.
 
         A pattern covers its own causes (`takes_over` in the catalogue) and rebalances without a known cause. A hint at
-        one does not cover the expired session that an earlier run stated (`expiry`, null: none).
+        one does not cover an expired session; `expiry` is that of an earlier run, null for none.
         """
-        if expiry is not None and claim.confidence < CLAIMED:
+        if claim.confidence < CLAIMED:
             primary, *_ = with_expiries(self.verdicts, self.lost, self.returns, expiry)
             if primary.rule == EXPIRY:
                 return True

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rebalance_contract import UNDETERMINED, Alternative, Subject
 from rebalance_streaming.detect.catalogue import diagnosis, with_trait
-from rebalance_streaming.detect.verdict import MOST_MEMBERS, Verdict, subject_of
+from rebalance_streaming.detect.verdict import Verdict, subject_of
 from rebalance_streaming.detect.wording import say
 from rebalance_streaming.observed.confidence import CLAIMED, PLAUSIBLE
 from rebalance_streaming.observed.departures import SESSION_EXPIRED, UNKNOWN, Departure
@@ -36,11 +36,11 @@ class _Expired:
     lost: Sequence[Departure]
 
     def impossible(self) -> set[str]:
-        """Return the causes that do not fit one of these members."""
+        """Return the causes that fit none of these members."""
         ruled_out = {each.rule for each in self.hint.alternatives if each.impossible}
-        if any(each.client.may_starve is False for each in self.lost):
+        if all(each.client.may_starve is False for each in self.lost):
             ruled_out.add("heartbeat_starvation")
-        if any(each.process_survived for each in self.lost):
+        if all(each.process_survived for each in self.lost):
             ruled_out |= _DEATHS
         return ruled_out
 
@@ -58,13 +58,20 @@ def with_expiries(
     again; it applies unless something else is known now. The primary verdict stays the first.
     """
     hints = [each for each in verdicts if each.confidence < CLAIMED and each.rule in _GUESSES]
+    stated = verdicts
     for known, state in ((departures, _loss), (returns, _return)):
         if expired := [_Expired(each, lost) for each in hints if (lost := _expired(each.subject, known))]:
-            return _replaced(verdicts, [each.hint for each in expired], state(expired))
+            stated = _replaced(stated, [each.hint for each in expired], state(expired))
+            hints = [each for each in hints if each in stated]
     first = verdicts[0]
-    if earlier is not None and first in hints and not _contradicted(earlier.subject, {**returns, **departures}):
+    if (
+        stated is verdicts
+        and earlier is not None
+        and first in hints
+        and not _contradicted(earlier.subject, {**returns, **departures})
+    ):
         return _replaced(verdicts, [first], replace(earlier, is_consequence=first.is_consequence))
-    return verdicts
+    return stated
 
 
 def _replaced(verdicts: Sequence[Verdict], hints: Sequence[Verdict], stated: Verdict) -> tuple[Verdict, ...]:
@@ -109,7 +116,7 @@ def _loss(expired: Sequence[_Expired]) -> Verdict:
     members = [each.member for each in lost]
     partitions = _distinct(each.subject.partitions for each in hints)
     hosts = _distinct(each.subject.hosts for each in hints)
-    subject = subject_of(*members[:MOST_MEMBERS], partitions=partitions, hosts=hosts)
+    subject = subject_of(*members, partitions=partitions, hosts=hosts)
     verdict = say(
         "session_expiry",
         min(each.started_at_ms for each in hints),
