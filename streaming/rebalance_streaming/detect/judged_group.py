@@ -71,9 +71,10 @@ class JudgedRebalance:
         """Whether its own cause takes precedence over a pattern: members came or went for a known reason.
 
         A pattern covers its own causes (`takes_over` in the catalogue) and rebalances without a known cause. A hint at
-        one does not cover an expired session; `expiry` is that of an earlier run, null for none.
+        one does not cover an expired session, unless it is harmless and no earlier run stated the expired session
+        (`expiry`, null: none).
         """
-        if claim.confidence < CLAIMED:
+        if claim.confidence < CLAIMED and (expiry is not None or diagnosis(claim.rule).family != "benign"):
             primary, *_ = with_expiries(self.verdicts, self.lost, self.returns, expiry)
             if primary.rule == EXPIRY:
                 return True
